@@ -41,7 +41,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
 .PHONY: all everything demo check clang asan tsan arm64 fuzz fuzz-coverage install clean setup format reference
 .PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults length
 .PHONY: boards browser stores balancers slurm kubernetes llama deb tarball image image-check
-.PHONY: faults-disk faults-processes faults-clock
+.PHONY: faults-disk faults-processes faults-clock gpu
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -129,6 +129,16 @@ browser:
 faults: all
 	@ninja -C $(BUILD) tests/faults/fail_call.so
 	@$(PYTHON) tests/faults/run.py --build=$(BUILD) --report=$(BUILD)/faults.json
+
+# Models on stand-ins of GPUs (tests/gpu), and modules whose models of the identity backend run there a second time;
+# left out are their tests of a server without GPUs.
+GPU_MODULES = http_infer grpc_infer grpc_stream inference_matrix inference_random large_tensors ensembles cache \
+        dynamic_batching shared_memory
+gpu: everything
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e/test_gpu.py
+	@NESO_TESTS_ON_GPU=1 $(PYTHON) -m pytest -q -p no:cacheprovider $(GPU_MODULES:%=tests/e2e/test_%.py) \
+		--deselect tests/e2e/test_dynamic_batching.py::test_gpus_are_refused \
+		--deselect tests/e2e/test_shared_memory.py::test_cuda
 
 # Nothing grows over many requests, loads, sequences, connections, hours; the report is in build/length.
 length: all

@@ -330,6 +330,21 @@ static struct error *add_choice(struct openai_answer *a, uint32_t index, struct 
         return strbuf_check(&a->joined, "the answer");
 }
 
+/* The vLLM backend refuses to repeat the prompt in a stream. */
+static void put_prompts(struct openai_answer *a, const struct openai_part *part,
+                        struct strbuf *out) {
+        for (uint32_t i = part->first_choice; i < part->first_choice + part->n_choices; i++) {
+                open_event(a, i, out);
+                put_delta(a, a->q->texts[part->first_text], out);
+                STRBUF_PUT_LIT(out, ",\"logprobs\":null");
+                close_event(a, &a->choices[i], false, out);
+        }
+}
+
+static bool repeats_prompt(const struct openai_answer *a) {
+        return a->q->is_stream && a->q->echoes && a->model->format == OPENAI_FORMAT_VLLM;
+}
+
 struct error *openai_answer_add(struct openai_answer *a, struct openai_part_state *part,
                                 const struct infer_response *r, struct arena *scratch,
                                 struct strbuf *out) {
@@ -345,6 +360,8 @@ struct error *openai_answer_add(struct openai_answer *a, struct openai_part_stat
                 return strbuf_check(out, "the answer");
         }
         count_tokens(a, part, r);
+        if (!part->has_response && repeats_prompt(a))
+                put_prompts(a, &part->part, out);
         part->has_response = true;
         t.texts = texts_of(r, "text_output");
         t.reasons = texts_of(r, "finish_reason");

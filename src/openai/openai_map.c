@@ -40,11 +40,13 @@ static struct error *check_choices(const struct openai_request *q, uint32_t max_
 
 static struct error *split_embeddings(const struct openai_request *q, const struct openai_model *m,
                                       struct openai_split *s) {
-        if (q->has_token_ids)
+        uint32_t n = openai_request_prompts(q);
+
+        if (q->has_token_ids && m->format != OPENAI_FORMAT_VLLM)
                 return openai_fault("input", "model '%s' takes texts, not token ids", m->name);
         if (m->format == OPENAI_FORMAT_EMBED && m->max_batch_size > 1)
-                s->n_texts = MIN(m->max_batch_size, q->n_texts);
-        s->n_parts = (q->n_texts + s->n_texts - 1) / s->n_texts;
+                s->n_texts = MIN(m->max_batch_size, n);
+        s->n_parts = (n + s->n_texts - 1) / s->n_texts;
         return NULL;
 }
 
@@ -74,11 +76,11 @@ struct error *openai_split_make(const struct openai_request *q, const struct ope
 
 struct openai_part openai_split_part(const struct openai_request *q, const struct openai_split *s,
                                      uint32_t i) {
-        uint32_t first = i / s->n_copies * s->n_texts;
+        uint32_t first = i / s->n_copies * s->n_texts, n = openai_request_prompts(q);
 
         return (struct openai_part){
                 .first_text = first,
-                .n_texts = q->n_texts > first ? MIN(s->n_texts, q->n_texts - first) : 0,
+                .n_texts = n > first ? MIN(s->n_texts, n - first) : 0,
                 .first_choice = i * s->n_choices,
                 .n_choices = s->n_choices,
                 .copy = i % s->n_copies,
@@ -432,10 +434,37 @@ static struct error *fill_vllm(const struct part_map *p, const struct openai_par
         TRY(put_prompt(p, part));
         TRY(put_flag(p, "stream", q->is_stream));
         TRY(put_sampling(p, part));
-        TRY(put_flag(p, "exclude_input_in_output", !q->echoes));
+        /* The backend does not repeat the prompt in a stream; openai_answer does. */
+        TRY(put_flag(p, "exclude_input_in_output", !q->echoes || q->is_stream));
         if (q->wants_logprobs)
                 TRY(put_flag(p, "return_logprobs", true));
         return ask_for_counts(p);
+}
+
+static struct error *check_token_ids(struct str list) {
+        struct json_reader r;
+        uint64_t           id, n = 0;
+
+        json_reader_init(&r, list);
+        json_enter_array(&r);
+        for (; json_next_element(&r); n++)
+                if (!json_try_u64(&r, &id) || id > INT32_MAX)
+                        return openai_fault(
+                                "input", "the token ids in 'input' must be integers from 0 to %d",
+                                INT32_MAX);
+        return n > 0 ? NULL : openai_fault("input", "'input' has an empty list of token ids");
+}
+
+static struct error *put_json_input(const struct openai_request *q, uint32_t i,
+                                    struct json_writer *w) {
+        if (!q->has_token_ids) {
+                json_member_str(w, "input", q->texts[i]);
+                return NULL;
+        }
+        TRY(check_token_ids(q->token_lists[i]));
+        json_key(w, "input");
+        json_put_raw(w, q->token_lists[i]);
+        return NULL;
 }
 
 /* {"input":"text","pooling_params":{"dimensions":[256]}}; the input text_input is left out. */
@@ -447,7 +476,7 @@ static struct error *fill_vllm_embedding(const struct part_map *p, const struct 
         strbuf_init(&text, MAX_SAMPLING_BYTES);
         json_writer_init(&w, &text);
         json_begin_object(&w);
-        json_member_str(&w, "input", q->texts[part->first_text]);
+        TRY(put_json_input(q, part->first_text, &w));
         if (q->dimensions.json.ptr != NULL && !p->map->model->truncates) {
                 json_key(&w, "pooling_params");
                 json_begin_object(&w);

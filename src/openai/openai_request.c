@@ -209,34 +209,39 @@ static struct error *add_text(struct body_reader *r, const char *name) {
         return push_text(r, &r->q->texts, &r->q->n_texts, text);
 }
 
-/* Counts a list of token ids, which only models of the format openai read. */
-static struct error *count_token_list(struct body_reader *r, const char *name) {
-        r->q->has_token_ids = true;
-        json_skip(&r->json);
+static struct error *add_token_list(struct body_reader *r, const char *name, struct str list) {
         if (r->q->n_token_lists == OPENAI_MAX_TEXTS)
                 return openai_fault(name, "'%s' has more than %d lists of token ids", name,
                                     OPENAI_MAX_TEXTS);
-        r->q->n_token_lists++;
-        return NULL;
+        return push_text(r, &r->q->token_lists, &r->q->n_token_lists, list);
+}
+
+/* A token id, or a list of them. An array has elements of one of these kinds. */
+static struct error *read_token_ids(struct body_reader *r, const char *name, bool is_list) {
+        bool       has_lists = r->q->n_token_lists > 0;
+        struct str json = json_skip(&r->json);
+
+        if (r->q->has_token_ids && has_lists != is_list)
+                return openai_fault(name, "'%s' mixes token ids and lists of them", name);
+        r->q->has_token_ids = true;
+        return is_list && !json_failed(&r->json) ? add_token_list(r, name, json) : NULL;
 }
 
 /* One element of "prompt" or "input": a text, a token id or a list of these. */
 static struct error *read_text_element(struct body_reader *r, const char *name) {
         switch (json_peek(&r->json)) {
         case JSON_STRING: return add_text(r, name);
-        case JSON_ARRAY: return count_token_list(r, name);
-        case JSON_NUMBER:
-                r->q->has_token_ids = true;
-                json_skip(&r->json);
-                return NULL;
+        case JSON_ARRAY: return read_token_ids(r, name, true);
+        case JSON_NUMBER: return read_token_ids(r, name, false);
         default: return wrong_type(r, name, "a string, a list of strings, or token ids");
         }
 }
 
 static struct error *read_texts(struct body_reader *r, const struct member_rule *rule) {
-        struct error *first = NULL;
+        struct error      *first = NULL;
+        struct json_reader whole = r->json;
 
-        r->q->texts = NULL;
+        r->q->texts = r->q->token_lists = NULL;
         r->q->n_texts = r->q->n_token_lists = 0;
         r->q->has_token_ids = false;
         if (json_peek(&r->json) == JSON_STRING)
@@ -251,6 +256,8 @@ static struct error *read_texts(struct body_reader *r, const struct member_rule 
         }
         if (first == NULL && r->q->n_texts > 0 && r->q->has_token_ids)
                 first = openai_fault(rule->name, "'%s' mixes texts and token ids", rule->name);
+        if (first == NULL && r->q->has_token_ids && r->q->n_token_lists == 0)
+                first = add_token_list(r, rule->name, json_skip(&whole));
         return first;
 }
 

@@ -70,7 +70,8 @@ struct openai_request {
         /* "prompt" or "input": texts, unless they are token ids. */
         struct str *texts; /* in arena */
         uint32_t    n_texts;
-        uint32_t    n_token_lists; /* each is a prompt; 0 when the ids are one list, or texts */
+        struct str *token_lists; /* in arena: JSON as the client wrote it; each is a prompt */
+        uint32_t    n_token_lists;
         bool        has_token_ids;
 
         struct str *stops; /* in arena */

@@ -131,8 +131,8 @@ static struct error *copy_output(struct tensor_copies *copies, struct response_o
                                  "by the last step",
                                  to->name);
         TRY(get_buffer(copies, to, bytes, &from->attributes, &base));
-        return tensor_copies_add(copies, base, tensor_device(&to->attributes), from->base,
-                                 tensor_device(&from->attributes), bytes);
+        return tensor_copies_add(copies, base, buffer_device(&to->attributes), from->base,
+                                 buffer_device(&from->attributes), bytes);
 }
 
 static struct error *copy_input(struct tensor_copies *copies, struct response_output *to,
@@ -146,8 +146,8 @@ static struct error *copy_input(struct tensor_copies *copies, struct response_ou
         for (const struct input_chunk *c = first; c != NULL; c = c->next) {
                 if (c->host_policy != NULL)
                         continue;
-                TRY(tensor_copies_add(copies, at, tensor_device(&to->attributes), c->base,
-                                      tensor_device(&c->attributes), c->attributes.byte_size));
+                TRY(tensor_copies_add(copies, at, buffer_device(&to->attributes), c->base,
+                                      buffer_device(&c->attributes), c->attributes.byte_size));
                 at += c->attributes.byte_size;
         }
         return NULL;
@@ -268,8 +268,8 @@ static struct error *copy_for_client(struct tensor_copies *copies, struct respon
         if (type == MEMORY_GPU && copies->gpus == NULL)
                 return error_new(ERR_UNSUPPORTED, "output '%s' is wanted in the memory of a GPU",
                                  from->name);
-        return tensor_copies_add(copies, bytes, tensor_device(&to->attributes), from->base,
-                                 tensor_device(&from->attributes), from->byte_size);
+        return tensor_copies_add(copies, bytes, buffer_device(&to->attributes), from->base,
+                                 buffer_device(&from->attributes), from->byte_size);
 }
 
 static struct error *add_output(struct tensor_copies *copies, const struct response_output *from,

@@ -118,7 +118,7 @@ static bool is_on_one_other(const struct plan_step *step, int device) {
 
 struct error *run_device_bring(struct step_run *s, const void **base,
                                struct buffer_attributes *attributes) {
-        int                       device = tensor_device(attributes);
+        int                       device = buffer_device(attributes);
         const struct moved_input *m;
 
         if (device == GPU_HOST || !is_on_one_other(s->plan, device) || attributes->byte_size == 0)

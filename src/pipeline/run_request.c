@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The inner request of a step: its inputs, its outputs, and the properties of the outer request. */
 #include "base/clock.h"
+#include "infer/buffer_copy.h"
 #include "infer/step_request.h"
 #include "infer/trace.h"
 #include "pipeline/run_private.h"
@@ -27,7 +28,7 @@ static struct error *add_bytes(struct step_run *s, struct request *req, struct r
                                const char *host_policy) {
         struct buffer_attributes brought;
 
-        if (attributes->memory_type != MEMORY_GPU)
+        if (!buffer_is_on_device(attributes))
                 return request_input_append(req, to, base, attributes, host_policy);
         brought = *attributes;
         TRY(run_device_bring(s, &base, &brought));
@@ -291,7 +292,7 @@ static bool replace_input(struct step_run *s, struct request *req, struct reques
                 base = chunk->base;
                 attributes = &chunk->attributes;
         }
-        if (attributes->memory_type == MEMORY_GPU && !bring_again(s, &base, &attributes, &room))
+        if (buffer_is_on_device(attributes) && !bring_again(s, &base, &attributes, &room))
                 return false;
         return request_replace_input(req, in, is_output ? v->output->type : v->input->type,
                                      shape.dims, (uint32_t)shape.n_dims, base, attributes);

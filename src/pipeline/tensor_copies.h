@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "gpu/gpu.h"
-#include "infer/buffer_attributes.h"
+#include "infer/buffer_copy.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,15 +29,10 @@ static inline void tensor_copies_init(struct tensor_copies *c, struct gpus *gpus
         c->n = 0;
 }
 
-/* The device of memory with these attributes; GPU_HOST: the CPU reads it. */
-static inline int tensor_device(const struct buffer_attributes *a) {
-        return a->memory_type == MEMORY_GPU ? (int)a->memory_id : GPU_HOST;
-}
-
 /* What the client is asked for: memory of the device that the bytes are on, else ordinary memory. */
 static inline void tensor_preferred(const struct buffer_attributes *from, enum memory_type *type,
                                     int64_t *id) {
-        bool is_on_device = from->memory_type == MEMORY_GPU;
+        bool is_on_device = buffer_is_on_device(from);
 
         *type = is_on_device ? MEMORY_GPU : MEMORY_CPU;
         *id = is_on_device ? from->memory_id : 0;

@@ -33,6 +33,7 @@ def load_e2e():
 
 e2e = load_e2e()
 SCREENSHOTS = e2e.BUILD / "screenshots"
+FAKE_GPUS = e2e.BUILD / "tests" / "gpu"
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ import queue
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -30,6 +31,15 @@ START_SECONDS = float(os.environ.get("NESO_START_SECONDS", "60"))
 TLS = os.environ.get("NESO_TEST_TLS")
 TLS_OPTIONS = [f"--{name}-{what}" for name in ("http", "grpc") for what in (
     "use-ssl=true", f"server-cert={TLS}/server.pem", f"server-key={TLS}/server.key")] if TLS else []
+
+# "1": every process finds stand-ins of GPUs (tests/gpu), and models of the identity backend run there. "make gpu"
+# runs some modules a second time so.
+ON_GPU = os.environ.get("NESO_TESTS_ON_GPU") == "1"
+if ON_GPU:
+    GPU_REPORT = pathlib.Path(tempfile.mkdtemp(prefix="neso_gpu.")) / "report"
+    GPU_BACKEND = BUILD / "tests" / "e2e" / "libtriton_gpu.so"
+    os.environ["LD_LIBRARY_PATH"] = f"{BUILD / 'tests' / 'gpu'}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
+    os.environ["NESO_FAKE_GPU_REPORT"] = str(GPU_REPORT)
 
 SERVICES = {
     "http": re.compile(r"Started HTTPService at ([^\s\"]+):(\d+)"),
@@ -68,8 +78,21 @@ def write_repository(folder, models):
             target.parent.mkdir(parents=True, exist_ok=True)
             if content is FIFO:
                 os.mkfifo(target)
-            else:
-                target.write_bytes(content if isinstance(content, bytes) else content.encode())
+                continue
+            if ON_GPU and path == "config.pbtxt":
+                content = on_gpu(model, content)
+            target.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def on_gpu(folder, config):
+    """The same model with the backend "gpu", which does what the identity backend does without parameters, and all
+    of its instances on GPUs; any other model as it is."""
+    pattern = re.compile(r'backend:\s*"identity"')
+    if not isinstance(config, str) or not pattern.search(config) or "parameters" in config:
+        return config
+    (folder / GPU_BACKEND.name).symlink_to(GPU_BACKEND)
+    config = pattern.sub('backend: "gpu"', config).replace("KIND_CPU", "KIND_GPU")
+    return config if "instance_group" in config else config + "\ninstance_group { kind: KIND_GPU }\n"
 
 
 class Server:
@@ -161,6 +184,7 @@ class Server:
             raise AssertionError("the server did not stop:\n" + self.text()) from None
         self._reader.join(10)
         assert "Sanitizer" not in self.text(), self.text()
+        assert not ON_GPU or not GPU_REPORT.exists(), GPU_REPORT.read_text()
         return code
 
 

@@ -103,6 +103,7 @@ struct instance {
         cu_function       add;
         cu_context        contexts[MAX_DEVICES]; /* retained for copies between devices */
         struct scratch    scratch[3];
+        struct scratch    way; /* of copies between the host and another device */
         void *kept; /* host memory that queued copies read; owned; a list by its first word */
 };
 
@@ -189,9 +190,10 @@ static TRITONSERVER_Error *copy_between_devices(struct instance *instance, const
         return NULL;
 }
 
-/* Queues the copy of all of `from`, or makes it where no device takes part. */
-static TRITONSERVER_Error *copy(struct instance *instance, const struct place *to,
-                                const struct place *from) {
+/* Queues the copy of all of `from`, or makes it where no device takes part. Between the host and a device, that is
+ * the instance's. */
+static TRITONSERVER_Error *copy_near(struct instance *instance, const struct place *to,
+                                     const struct place *from) {
         bool to_gpu = to->type == TRITONSERVER_MEMORY_GPU;
         bool from_gpu = from->type == TRITONSERVER_MEMORY_GPU;
 
@@ -290,6 +292,26 @@ static TRITONSERVER_Error *scratch_reserve(struct instance *instance, struct scr
         }
         *ret = (struct place){ s->bytes, n_bytes, own_type(instance), own_id(instance) };
         return NULL;
+}
+
+static bool is_far(const struct instance *instance, const struct place *p) {
+        return p->type == TRITONSERVER_MEMORY_GPU && p->id != instance->device;
+}
+
+/* Queues the copy of all of `from`, or makes it where no device takes part. */
+static TRITONSERVER_Error *copy(struct instance *instance, const struct place *to,
+                                const struct place *from) {
+        struct place way;
+
+        if (!instance->has_gpu || is_far(instance, to) == is_far(instance, from) ||
+            (to->type == TRITONSERVER_MEMORY_GPU && from->type == TRITONSERVER_MEMORY_GPU) ||
+            from->n_bytes == 0)
+                return copy_near(instance, to, from);
+        CUDA_TRY(cuStreamSynchronize(instance->stream)); /* the way may be in use */
+        KIT_TRY(scratch_reserve(instance, &instance->way, from->n_bytes, &way));
+        way.n_bytes = from->n_bytes;
+        KIT_TRY(copy_near(instance, &way, from));
+        return copy_near(instance, to, &way);
 }
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
@@ -654,6 +676,7 @@ static TRITONSERVER_Error *close_device(struct instance *instance) {
         KIT_TRY(check_current(instance, "TRITONBACKEND_ModelInstanceFinalize"));
         for (size_t i = 0; i < sizeof(instance->scratch) / sizeof(instance->scratch[0]); i++)
                 scratch_free(instance, &instance->scratch[i]);
+        scratch_free(instance, &instance->way);
         if (instance->module != NULL)
                 CUDA_TRY(cuModuleUnload(instance->module));
         if (instance->stream != NULL)

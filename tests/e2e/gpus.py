@@ -36,25 +36,32 @@ def backend_directory():
     return folder
 
 
+def environment(report, **settings):
+    """Of a process that finds stand-ins of GPUs, with NESO_FAKE_GPU_<setting> for each."""
+    path = os.environ.get("LD_LIBRARY_PATH", "")
+    return {"LD_LIBRARY_PATH": f"{FOLDER}:{path}".rstrip(":"), "NESO_FAKE_GPU_REPORT": str(report),
+            **{f"NESO_FAKE_GPU_{name}": str(value) for name, value in settings.items()}}
+
+
+def command(variables):
+    """What a command begins with that has the environment."""
+    return ("env", *(f"{name}={value}" for name, value in variables.items()))
+
+
 @contextlib.contextmanager
 def fake_gpus(folder, **settings):
-    """The environment of a process that finds stand-ins of GPUs, with NESO_FAKE_GPU_<setting> for each. When the
-    block ends, the process has ended, and a misuse that it reported fails the test."""
+    """The environment. When the block ends, the process has ended, and a misuse that it reported fails the test."""
     report = pathlib.Path(folder) / "gpu_report"
-    names = {f"NESO_FAKE_GPU_{name}": str(value) for name, value in settings.items()}
-    path = os.environ.get("LD_LIBRARY_PATH", "")
-    yield {"LD_LIBRARY_PATH": f"{FOLDER}:{path}".rstrip(":"), "NESO_FAKE_GPU_REPORT": str(report),
-           **names}
+    yield environment(report, **settings)
     assert not report.exists(), report.read_text()
 
 
 class GpuServer(Server):
-    """`environment`: of fake_gpus()."""
+    """`variables`: of fake_gpus()."""
 
-    def __init__(self, repository, environment, options=(), **more):
-        under = ("env", *(f"{name}={value}" for name, value in environment.items()))
+    def __init__(self, repository, variables, options=(), **more):
         super().__init__(repository, (f"--backend-directory={backend_directory()}", *options),
-                         under=under, **more)
+                         under=command(variables), **more)
 
 
 @contextlib.contextmanager
@@ -64,8 +71,8 @@ def opens_gpu_server(folder, models, *options, **settings):
     repository = folder / "repository"
     repository.mkdir(parents=True, exist_ok=True)
     write_repository(repository, models)
-    with fake_gpus(folder, **settings) as environment:
-        server = GpuServer(repository, environment, options)
+    with fake_gpus(folder, **settings) as variables:
+        server = GpuServer(repository, variables, options)
         try:
             yield server
         finally:

@@ -7,6 +7,8 @@ import pytest
 import requests
 
 from conftest import BUILD, Server, write_repository
+from gpus import opens_gpu_server
+from models import load, unload
 from test_startup_and_stop import IDENTITY, messages
 
 DEVICES = [f"GPU {i}: Neso Fake GPU 9.0, compute capability 9.0, 1073741824 bytes, GPU-" for i in (0, 1)]
@@ -152,3 +154,22 @@ def test_library_without_the_functions(tmp_path, monkeypatch):
     server = start(tmp_path, *GPU_OPTIONS)
     assert_no_gpus(server)
     assert said(server).count("no GPU is used: libcuda.so.1 has no function cuInit") == 1
+
+
+def test_loads_look_at_the_limit(tmp_path):
+    """A device with a limit whose memory cannot be read takes no models; the others are not asked."""
+    models = {name: IDENTITY + f"instance_group {{ {group} }}\n" for name, group in (
+        ("on_0", "kind: KIND_GPU gpus: [ 0 ]"), ("on_1", "kind: KIND_GPU gpus: [ 1 ]"),
+        ("on_both", "kind: KIND_GPU"), ("on_cpu", "kind: KIND_CPU"))}
+    with opens_gpu_server(tmp_path, models, "--model-control-mode=explicit",
+                          "--model-load-gpu-limit=0:0.5", FAIL="cuMemGetInfo:2+:700") as server:
+        load(server, "on_0")
+        unload(server, "on_0")
+        for name in ("on_0", "on_both"):
+            refused = load(server, name, expected=400).json()["error"]
+            assert refused == (f"load failed for model '{name}': version 1 is at UNAVAILABLE state: "
+                               f"Unavailable: can not load model '{name}': GPU 0: unable to read its "
+                               "free memory: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was "
+                               "encountered;\n")
+        load(server, "on_1")
+        load(server, "on_cpu")

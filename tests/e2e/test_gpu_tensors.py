@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from conftest import BUILD, write_repository
+from gpus import FOLDER, backend_directory, require_gpus
 
 CPU, PINNED, DEVICE_0, DEVICE_1 = "cpu", "pinned", "0", "1"
 PLACES = {CPU: "CPU:0", PINNED: "CPU_PINNED:0", DEVICE_0: "GPU:0", DEVICE_1: "GPU:1"}
@@ -30,6 +31,10 @@ MODELS = {
     "cached": identity(more="response_cache { enable: true }\n"),
     "cached_texts": identity("STRING", more="response_cache { enable: true }\n"),
     "sequence": identity(more="sequence_batching { }\n"),
+    # Its backend looks at the type of memory, and WHERE is what it sees: the type and the id.
+    "seen_on_cpu": identity(more='output { name: "WHERE" data_type: TYPE_INT32 dims: [ 1, 2 ] }\n'
+                                 "instance_group { kind: KIND_CPU }\n",
+                            backend="gpu", max_batch_size=0),
     "ensemble": ('platform: "ensemble"\nmax_batch_size: 8\n'
                  'input { name: "INPUT0" data_type: TYPE_INT32 dims: -1 }\n'
                  'output { name: "OUTPUT0" data_type: TYPE_INT32 dims: -1 }\n'
@@ -64,13 +69,13 @@ class Client:
                             if not key.startswith("NESO_FAKE_GPU")}
         if has_gpus:
             self.environment["LD_LIBRARY_PATH"] = ":".join(filter(None, (
-                str(BUILD / "tests" / "gpu"), os.environ.get("LD_LIBRARY_PATH"))))
+                str(FOLDER), os.environ.get("LD_LIBRARY_PATH"))))
 
     def run(self, *orders, **settings):
         environment = dict(self.environment, **{f"NESO_FAKE_GPU_{name}": value
                                                 for name, value in settings.items()})
         done = subprocess.run([BUILD / "tests" / "e2e" / "device_client", self.folder,
-                               BUILD / "backends", BUILD / "caches"],
+                               backend_directory(), BUILD / "caches"],
                               input="".join(f"{order}\n" for order in orders), text=True,
                               capture_output=True, env=environment, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
@@ -96,6 +101,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
+    require_gpus()
     folder = tmp_path_factory.mktemp("models")
     write_repository(folder, MODELS)
     return Client(folder)
@@ -121,6 +127,13 @@ def test_many_at_once(client, model):
     assert answer == {"OUTPUT0": (PLACES[DEVICE_1], VALUES)}
     assert statistics["inference_stats"]["success"]["count"] == 32
     assert statistics["inference_stats"]["fail"]["count"] == 0
+
+
+@pytest.mark.parametrize("given, seen", [(CPU, (0, 0)), (DEVICE_0, (1, 0)), (DEVICE_1, (1, 0))])
+def test_what_a_backend_on_the_cpu_sees(client, given, seen):
+    """Pinned memory in place of the GPU's, also for a backend that would look at the type."""
+    [answer] = client.run(f"seen_on_cpu {DEVICE_0} {tensor(given, VALUES, shape=(6,))}")
+    assert answer == {"OUTPUT0": (PLACES[DEVICE_0], VALUES), "WHERE": (PLACES[DEVICE_0], numbers(*seen))}
 
 
 def test_empty_tensors(client):

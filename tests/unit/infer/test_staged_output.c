@@ -433,6 +433,7 @@ static void test_trace(void **state) {
         struct buffer_attributes at = { .memory_type = MEMORY_GPU, .memory_id = 1, .byte_size = 8 };
         struct client            c;
         struct response         *r;
+        struct trace            *trace;
         enum memory_type         type = MEMORY_GPU;
         int64_t                  id = 1;
         void                    *x, *base;
@@ -464,7 +465,8 @@ static void test_trace(void **state) {
         c.gpus.fake_cuda_set("FAIL", NULL);
         assert_string_equal(traced, "B 8 in 0 0: 9 3\n");
         response_free(r);
-        trace_unref(STEAL(c.req->trace));
+        trace = STEAL(c.req->trace);
+        assert_null(trace_free(trace));
         gpu_free(c.gpus.gpus, 1, x);
         close_client(&c);
 }

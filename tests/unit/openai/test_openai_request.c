@@ -184,6 +184,27 @@ static void test_many_lists_of_token_ids(void **state) {
         }
 }
 
+/* They are kept as they were written, and ids that are not in lists are one. */
+static void test_lists_of_token_ids_are_kept(void **state) {
+        static const char *const bodies[] = {
+                "{\"input\":[\"a\"],\"model\":\"m\",\"input\": [7, 8] }",
+                "{\"model\":\"m\",\"input\":[ [7, 8] , [9]]}"
+        };
+
+        (void)state;
+        for (uint32_t i = 0; i < ARRAY_LEN(bodies); i++) {
+                struct openai_request q;
+                struct arena          arena;
+
+                arena_init(&arena, NULL, 0, 0);
+                assert_null(openai_request_read(OPENAI_EMBEDDINGS, str_of(bodies[i]), &arena, &q));
+                assert_int_equal(openai_request_prompts(&q), i + 1);
+                assert_int_equal(q.n_texts, 0);
+                assert_true(str_is(q.token_lists[0], "[7, 8]"));
+                arena_done(&arena);
+        }
+}
+
 /* Each row's error, also when memory is short at any place. */
 static void test_errors(void **state) {
         static const struct {
@@ -207,6 +228,10 @@ static void test_errors(void **state) {
                   "'seed' must be an integer of at most 63 bits" },
                 { OPENAI_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[\"a\",7]}", "prompt",
                   "'prompt' mixes texts and token ids" },
+                { OPENAI_EMBEDDINGS, "{\"model\":\"m\",\"input\":[7,[8]]}", "input",
+                  "'input' mixes token ids and lists of them" },
+                { OPENAI_EMBEDDINGS, "{\"model\":\"m\",\"input\":[[7],8]}", "input",
+                  "'input' mixes token ids and lists of them" },
                 { OPENAI_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"x\"}]}",
                   "messages[0].role",
                   "the role 'x' is unknown: system, developer, user, assistant and tool are "
@@ -356,6 +381,7 @@ SUITE(openai_request) {
                 cmocka_unit_test(test_forms_given_again),
                 cmocka_unit_test(test_long_texts_in_errors),
                 cmocka_unit_test(test_many_lists_of_token_ids),
+                cmocka_unit_test(test_lists_of_token_ids_are_kept),
                 cmocka_unit_test(test_errors),
                 cmocka_unit_test(test_syntax_first),
                 cmocka_unit_test(test_deep_schema),
