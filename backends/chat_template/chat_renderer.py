@@ -18,10 +18,11 @@ import time
 TEXT, REFUSED, FAILED = 0, 1, 2  # kinds of answers
 
 FRAME = struct.Struct("<IB")
+MAX_ERROR_BYTES = 1000  # of the text of an error, which a template may make of a whole request
 
 
 class Refusal(Exception):
-    """The template itself refuses the messages."""
+    """The messages cannot be rendered, or the template itself refuses them."""
 
 
 # ---- what a template sees -------------------------------------------------------------------------------
@@ -29,9 +30,14 @@ class Refusal(Exception):
 
 def _text_of(content):
     """A content as a text: parts of the type text are joined by line breaks."""
-    if not isinstance(content, list):
+    if content is None or isinstance(content, str):
         return content
-    return "\n".join(part.get("text", "") for part in content if isinstance(part, dict))
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        raise Refusal("the 'content' of a message must be a string or a list of parts, which are objects")
+    texts = ["" if part.get("text") is None else part["text"] for part in content]
+    if not all(isinstance(text, str) for text in texts):
+        raise Refusal("the 'text' of a part of a message must be a string")
+    return "\n".join(texts)
 
 
 def _with_objects(call):
@@ -47,6 +53,8 @@ def _with_objects(call):
 
 
 def _message(message, knows_developer):
+    if not isinstance(message.get("role", ""), str):
+        raise Refusal("the 'role' of a message must be a string")
     made = {**message, "content": _text_of(message.get("content"))}
     if made.get("role") == "developer" and not knows_developer:
         made["role"] = "system"
@@ -154,6 +162,8 @@ def read_frame(file):
 
 def write_frame(file, kind, text):
     body = text.encode("utf-8", "replace")
+    if kind != TEXT and len(body) > MAX_ERROR_BYTES:
+        body = body[:MAX_ERROR_BYTES - 3].decode("utf-8", "ignore").encode() + b"..."  # cuts no character
     file.write(FRAME.pack(len(body), kind) + body)
     file.flush()
 

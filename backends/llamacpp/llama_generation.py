@@ -28,6 +28,7 @@ class TextJob(Job):
     def __init__(self, request, sender, key_name):
         super().__init__(request, sender)
         self.is_chat = request.endpoint == "chat"
+        self.key = key_name
         self.scope = (key_name, request.cache_key)  # of the prompts that it may share
         self.sequences = []
         self.prompts = []  # texts that `echo` repeats
@@ -81,6 +82,7 @@ class TextMaker:
                 if sequence.sampler is not None:
                     sequence.sampler.close()
             raise
+        request.body_text = None  # only the template needs it, and the request may wait
         return job
 
     # ---- prompts ----

@@ -4,12 +4,17 @@
 A keyword that constrains the text and that this file does not know is refused by its name.
 """
 import json
+import os
+
+from llama_paths import all_constants, compact, count_ways
 
 MAX_DEPTH = 32
 MAX_RULES = 4096
 MAX_REPEATS = 1000
 MAX_REPEATS_IN_ALL = 64 << 10  # of a request; the library makes a rule of about 200 bytes of each
 MAX_SCHEMA_BYTES = 64 << 10
+MAX_WAYS = 256  # that are followed at the same time: the time of each token grows with them
+MAX_TREE_DEPTH = 64  # of the parentheses of an enumeration
 
 ANNOTATIONS = frozenset(("title", "description", "default", "examples", "$schema", "$id", "$comment",
                          "deprecated", "readOnly", "writeOnly", "$defs", "definitions", "strict"))
@@ -42,10 +47,30 @@ class SchemaError(Exception):
     """The schema cannot be obeyed."""
 
 
+def _quoted(text):
+    return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"')
+
+
 def _literal(value):
     """A JSON value as a literal of the grammar."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
-    return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"')
+    return _quoted(compact(value))
+
+
+def _tree(texts, depth=0):
+    """One of several texts. Their common beginnings are written once, so that few are followed at a time."""
+    groups = {}
+    for text in texts:
+        groups.setdefault(text[:1], []).append(text)
+    if depth == MAX_TREE_DEPTH or len(groups) == len(texts):
+        return " | ".join(map(_quoted, texts))
+    return " | ".join(_branch(group, depth) for group in groups.values())
+
+
+def _branch(texts, depth):
+    if len(texts) == 1:
+        return _quoted(texts[0])
+    head = os.path.commonprefix(texts)
+    return "%s ( %s )" % (_quoted(head), _tree([text[len(head):] for text in texts], depth + 1))
 
 
 def _count(schema, name, default):
@@ -141,12 +166,15 @@ class _Grammar:
     def _enumeration(values, _):
         if not isinstance(values, list) or not values:
             raise SchemaError("'enum' of the schema must be a list of values")
-        return "( %s )" % " | ".join(map(_literal, values))
+        return "( %s )" % _tree(list(dict.fromkeys(map(compact, values))))
 
     def _alternatives(self, schemas, depth):
         if not isinstance(schemas, list) or not schemas:
             raise SchemaError("'anyOf' and 'oneOf' of the schema must be lists of schemas")
-        return self._add(" | ".join(self.expression(one, depth) for one in schemas))
+        expressions = [self.expression(one, depth) for one in schemas]
+        if all_constants(schemas):
+            return self._enumeration([one["const"] for one in schemas], depth)
+        return self._add(" | ".join(expressions))
 
     def _only_one(self, schemas, depth):
         if not isinstance(schemas, list) or len(schemas) != 1:
@@ -229,6 +257,14 @@ def _check_size(schema):
         raise SchemaError("the schema has more than %d bytes" % MAX_SCHEMA_BYTES)
 
 
+def _check_ways(schema):
+    n = count_ways(schema)
+    if n > MAX_WAYS:
+        raise SchemaError("the schema has about %d alternatives that begin alike or follow at the same place, "
+                          "more than %d: let objects begin with a required member of one value, and make fewer "
+                          "members optional" % (n, MAX_WAYS))
+
+
 def _print(start, rules):
     lines = ["root ::= " + start] + ["%s ::= %s" % rule for rule in {**BASIC, **rules}.items()]
     return "\n".join(lines) + "\n"
@@ -238,7 +274,9 @@ def grammar_of(schema, n_choices=1):
     """The grammar of the texts that obey a schema; each of the choices of a request gets one."""
     _check_size(schema)
     grammar = _Grammar(schema, _Repeats(n_choices))
-    return _print(grammar.expression(schema), grammar.rules)
+    start = grammar.expression(schema)
+    _check_ways(schema)
+    return _print(start, grammar.rules)
 
 
 def grammar_of_calls(functions, n_choices=1):
@@ -252,5 +290,6 @@ def grammar_of_calls(functions, n_choices=1):
         grammar = _Grammar(schema, repeats, "f%d-r" % i)
         calls.append('"{" ws "\\"name\\"" ws ":" ws %s "," ws "\\"arguments\\"" ws ":" ws %s ws "}"' % (
             _literal(name), grammar.expression(schema)))
+        _check_ways(schema)
         rules.update(grammar.rules)
     return _print(" | ".join(calls), rules)

@@ -16,6 +16,7 @@ import glob
 import os
 import platform
 import threading
+import time
 
 import numpy as np
 
@@ -23,6 +24,7 @@ BLOCK_BYTES = 1024  # more than any of the structures that are passed by value
 NO_TOKEN = -1
 BYTES_PER_TOKEN = 8  # more than texts have
 CUT_TOKENS = 256  # by which a text that is cut may have more tokens there
+GRAMMAR_SECONDS = 0.25  # of processor time that a grammar may take for a token
 
 POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST = 0, 1, 2, 3
 POOLING_NAMES = {"none": POOLING_NONE, "mean": POOLING_MEAN, "cls": POOLING_CLS, "last": POOLING_LAST}
@@ -460,6 +462,7 @@ class Sampler:
         self._context = context
         self._library = context.library
         self._grammar = None
+        self.is_too_slow = False  # the grammar took too long for the last token
         self._chain = self._library.llama_sampler_chain_init(True)
         try:
             if grammar is not None:
@@ -505,7 +508,10 @@ class Sampler:
         """The token that follows row `row` of the batch; NO_TOKEN when the grammar allows none."""
         if self._grammar is None:
             return self._library.llama_sampler_sample(self._chain, self._context._handle, row)
-        return self._sample_within_grammar(row)
+        began = time.thread_time()
+        token = self._sample_within_grammar(row)
+        self.is_too_slow = time.thread_time() - began > GRAMMAR_SECONDS
+        return token
 
     def _sample_within_grammar(self, row):
         """The library ends the process when a grammar is given a token that it does not allow, so a token

@@ -15,6 +15,7 @@ import triton_python_backend_utils as pb_utils
 from llama_library import LibraryError
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+INVALID = pb_utils.TritonError.INVALID_ARG
 
 WATCH_SECONDS = 0.02  # between two looks for clients that have left
 LONG_STEP_SECONDS = 0.1  # a step that takes longer may be broken off
@@ -22,6 +23,7 @@ LONG_STEP_SECONDS = 0.1  # a step that takes longer may be broken off
 
 class Job:
     """A request of a client in progress."""
+    key = ""  # the name of the client's API key
 
     def __init__(self, request, sender):
         self.request = request
@@ -82,7 +84,11 @@ class Loop:
             self.is_feeder_waiting = False
 
     def _has_room(self):
-        return self.is_stopping or len(self.waiting) < self.free_slots() + self._n_ahead
+        return self.is_stopping or self.n_waiting() < self.free_slots() + self._n_ahead
+
+    def n_waiting(self):
+        """How much work waits for a slot."""
+        return len(self.waiting)
 
     def stop(self):
         self.is_stopping = True

@@ -9,6 +9,8 @@ from llama_library import POOLING_NAMES, POOLING_NONE
 DEFAULT_FILE = "model.gguf"
 DEFAULT_N_CTX = 8192  # where the file allows more: memory grows with it
 MAX_SLOTS = 256
+MAX_AHEAD = 4096
+AHEAD_OF_KEYS = 64  # when clients have API keys, and no parameter says otherwise
 POOLING_KINDS = {number: name for name, number in POOLING_NAMES.items()}
 
 
@@ -49,7 +51,8 @@ class Settings:
         self.max_new_tokens = self._integer("max_new_tokens", None, 1, 1 << 24)
         self.prompt_cache = self._choice("prompt_cache", "key", ("slot", "key", "off"))
         self.threads = self._integer("threads", self._usual_threads(), 1, 512)
-        self.n_ahead = self._integer("requests_ahead", 1, 1, MAX_SLOTS)
+        self.n_ahead = self._integer("requests_ahead", 1, 1, MAX_AHEAD)
+        self.n_ahead_of_keys = self._integer("requests_ahead", AHEAD_OF_KEYS, 1, MAX_AHEAD)
         self.chat_template = self._parameters.get("chat_template")
         self.pooling = self._pooling()
 

@@ -5,11 +5,15 @@ import time
 
 import numpy as np
 
-from llama_library import NO_TOKEN, LibraryError, Sampler
-from llama_loop import Loop
+from llama_library import GRAMMAR_SECONDS, NO_TOKEN, LibraryError, Sampler
+from llama_loop import INVALID, Loop
 from llama_penalties import make_penalties
+from llama_shares import divide_room
 from llama_text import TextStream
+from llama_turns import Turns
 
+TOO_SLOW = ("the schema has too many alternatives that begin alike: its grammar took more than %g s for a token"
+            % GRAMMAR_SECONDS)
 MIN_SHARED = 16  # tokens that make copying another slot's prefix worth while
 
 
@@ -69,9 +73,11 @@ class Slot:
 
 
 class SlotLoop(Loop):
-    """`answers` gets the text: begin(sequence), text(sequence, text, entries), end(sequence, reason, ...)."""
+    """`answers` gets the text: begin(sequence), text(sequence, text, entries), end(sequence, reason, ...).
 
-    def __init__(self, context, settings, answers, **more):
+    `waiting` is where submit() leaves sequences; the thread that computes gives them to `_turns`."""
+
+    def __init__(self, context, settings, answers, n_ahead_of_keys=1, **more):
         self._slots = [Slot(i, settings.n_ctx) for i in range(settings.slots)]
         self._free = list(self._slots)
         self._generating = []
@@ -79,18 +85,28 @@ class SlotLoop(Loop):
         self._settings = settings
         self._answers = answers
         self._n_admitted = 0
+        self._n_ahead_of_keys = n_ahead_of_keys
+        self._turns = Turns(settings.n_ctx)
         self._shares = context.model.has_partial_memory and settings.prompt_cache != "off"
         super().__init__(context, **more)
 
+    def submit(self, job, work):
+        if job.key:  # a fair order needs more than one request to choose from
+            self._n_ahead = max(self._n_ahead, self._n_ahead_of_keys)
+        super().submit(job, work)
+
     def free_slots(self):
         return len(self._free)
+
+    def n_waiting(self):
+        return len(self.waiting) + len(self._turns)
 
     def owners(self):
         return [slot.sequence.job for slot in self._generating + self._reading if slot.sequence]
 
     def usage(self):
         held = sum(slot.n for slot in self._slots)
-        return (len(self._slots) - len(self._free), len(self.waiting),
+        return (len(self._slots) - len(self._free), self.n_waiting(),
                 held / (len(self._slots) * self._settings.n_ctx))
 
     # ---- which sequence gets which slot ----
@@ -99,11 +115,14 @@ class SlotLoop(Loop):
         return job.scope if self._settings.prompt_cache == "key" else None
 
     def _admit(self):
-        while self.waiting and self._free:
+        while self.waiting:
             sequence = self.waiting[0]
-            if self._waits_for_sibling(sequence):
+            self._turns.add(sequence.job.key, sequence)
+            self.waiting.popleft()  # last: n_waiting() must not be too low meanwhile
+        while self._free:
+            sequence = self._turns.take(self._waits_for_sibling)
+            if sequence is None:
                 return
-            self.waiting.popleft()
             self._place(sequence)
 
     def _waits_for_sibling(self, sequence):
@@ -123,6 +142,7 @@ class SlotLoop(Loop):
         slot.sequence = sequence
         sequence.slot = slot
         sequence.n_read = sequence.n_cached = n
+        self._turns.pay(sequence.job.key, len(sequence.prompt) - n)
         sequence.order = self._n_admitted
         self._n_admitted += 1
         self._reading.append(slot)
@@ -168,6 +188,8 @@ class SlotLoop(Loop):
     def _release(self, slot):
         sequence, slot.sequence = slot.sequence, None
         sequence.slot = None
+        self._turns.pay(sequence.job.key, sequence.n_new)
+        self._turns.leave(sequence.job.key)
         if sequence.sampler is not None:
             sequence.sampler.close()
             sequence.sampler = None
@@ -181,15 +203,18 @@ class SlotLoop(Loop):
         for slot in self._slots:
             if slot.sequence is not None and slot.sequence.job is job:
                 self._release(slot)
+        dropped = self._turns.drop(lambda sequence: sequence.job is job)
         for sequence in [s for s in list(self.waiting) if s.job is job]:
             self.waiting.remove(sequence)
+            dropped.append(sequence)
+        for sequence in dropped:
             if sequence.sampler is not None:
                 sequence.sampler.close()
 
     # ---- a step ----
 
     def step(self):
-        if self.waiting:
+        if self.waiting or len(self._turns) > 0:
             self._admit()
         singles = list(self._generating)
         if singles:
@@ -211,24 +236,25 @@ class SlotLoop(Loop):
                             list(range(len(singles))) + [part.last_row for part in complete])
 
     def _fill_prompts(self, n):
-        """The rest of the step is for prompts, the oldest first; a share of it while others generate."""
+        """The rest of the step is for prompts; a share of it while others generate."""
         room = self._settings.tokens_per_step - n
         if n > 0:
             room = min(room, max(1, int(self._settings.tokens_per_step * self._settings.prompt_share)))
+        left = [len(slot.sequence.prompt) - slot.sequence.n_read for slot in self._reading]
         parts = []
-        for slot in self._reading:
-            sequence = slot.sequence
-            begin = sequence.n_read
-            size = min(room, len(sequence.prompt) - begin)
-            if size <= 0:
-                break
-            self.context.fill(n, slot.id, sequence.prompt[begin:begin + size], begin)
-            n += size
-            room -= size
-            parts.append(_Part(slot, size, n - 1))
-            if begin + size == len(sequence.prompt):
-                self.context.wants[n - 1] = 1
+        for slot, size in zip(self._reading, divide_room(room, left)):
+            if size > 0:
+                parts.append(self._fill_prompt(slot, size, n))
+                n += size
         return parts
+
+    def _fill_prompt(self, slot, size, at):
+        sequence = slot.sequence
+        begin = sequence.n_read
+        self.context.fill(at, slot.id, sequence.prompt[begin:begin + size], begin)
+        if begin + size == len(sequence.prompt):
+            self.context.wants[at + size - 1] = 1
+        return _Part(slot, size, at + size - 1)
 
     def _take_prompts(self, parts):
         """Notes what was read; returns the parts that complete their prompt."""
@@ -253,12 +279,17 @@ class SlotLoop(Loop):
         greedy = None
         for i, slot in enumerate(slots):
             sequence = slot.sequence
+            if sequence is None:  # another choice of its request was lost
+                continue
             if sequence.sampler is None:
                 if greedy is None:
                     greedy = logits.argmax(axis=1).tolist()
                 token = greedy[i]
             else:
                 token = sequence.sampler.sample(rows[i])
+                if sequence.sampler.is_too_slow:
+                    self._lose(slot, TOO_SLOW, INVALID)
+                    continue
             self._take_token(slot, token, kept.get(i, logits[i]))
 
     @staticmethod
@@ -342,11 +373,11 @@ class SlotLoop(Loop):
             self._clear(slot)
         return bool(idle)
 
-    def _lose(self, slot, message):
+    def _lose(self, slot, message, code=None):
         job = slot.sequence.job
         self._clear(slot)
         self.drop(job)
-        job.end_with_error(message)
+        job.end_with_error(message, code)
         self.finish(job)
 
 

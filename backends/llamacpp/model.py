@@ -72,7 +72,7 @@ class TritonPythonModel:
                                settings.slots, settings.threads)
         self.maker = TextMaker(self.model, self.context, settings, self.template)
         self.loop = SlotLoop(self.context, settings, TextAnswers(self.model, self.meters),
-                             n_ahead=settings.n_ahead, meters=self.meters)
+                             settings.n_ahead_of_keys, n_ahead=settings.n_ahead, meters=self.meters)
 
     def _start_embeddings(self):
         settings = self.settings

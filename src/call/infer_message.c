@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define OPENAI_INPUT "openai_request" /* docs/language_models.md */
+
 void infer_arena_limit(struct arena *a, size_t message_bytes, size_t *ret_before) {
         size_t max;
 
@@ -72,6 +74,23 @@ struct error *infer_request_add_parameter(struct infer_request *q, struct arena 
         q->parameters = array;
         *ret = &q->parameters[q->n_parameters++];
         **ret = (struct infer_parameter){ 0 };
+        return NULL;
+}
+
+struct error *infer_request_add_key_name(struct infer_request *q, struct arena *arena,
+                                         struct str name) {
+        struct infer_parameter *parameter;
+        const char             *text;
+
+        if (name.len == 0 || q->n_inputs != 1 || strcmp(q->inputs[0].name, OPENAI_INPUT) != 0)
+                return NULL;
+        text = arena_try_str(arena, name);
+        if (text == NULL)
+                return infer_no_memory();
+        TRY(infer_request_add_parameter(q, arena, &parameter));
+        parameter->name = INFER_API_KEY_NAME;
+        parameter->type = TRITONSERVER_PARAMETER_STRING;
+        parameter->value.text = text;
         return NULL;
 }
 

@@ -122,6 +122,10 @@ struct error *infer_request_add_parameter(struct infer_request *q, struct arena 
                                           struct infer_parameter **ret);
 struct error *infer_request_add_input(struct infer_request *q, struct arena *arena,
                                       struct infer_input **ret);
+/* Adds the name of the client's API key to a request whose only input is a body of the OpenAI API: models
+ * that read it keep the prompts of different keys apart. Nothing for other requests, or without a name. */
+struct error *infer_request_add_key_name(struct infer_request *q, struct arena *arena,
+                                         struct str name) NODISCARD;
 struct error *infer_request_add_output(struct infer_request *q, struct arena *arena,
                                        struct infer_requested_output **ret);
 

@@ -110,6 +110,7 @@ static struct error *fill_call(struct rpc_inference *i) {
 
         TRY(STEAL(i->wire.parameter_fault));
         TRY(forward_metadata(i));
+        TRY(infer_request_add_key_name(q, i->arena, access_key_name(&i->grpc->access)));
         TRY(STEAL(i->wire.tensor_fault));
         TRY(infer_call_find_regions(&i->call, q, i->arena));
         return infer_call_fill(&i->call, q);

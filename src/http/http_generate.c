@@ -297,6 +297,7 @@ static struct error *read_request(struct pending_generate *p) {
         TRY(check_encoding(http));
         TRY(http_generate_decode(&source, &p->request));
         TRY(http_infer_forward_headers(http, &p->request));
+        TRY(infer_request_add_key_name(&p->request, &http->arena, access_key_name(&http->access)));
         return infer_call_fill(&p->call, &p->request);
 }
 

@@ -279,6 +279,8 @@ static bool announces_tensors(const struct http_call *http) {
 static struct error *read_tensors(struct pending_infer *p) {
         TRY(infer_call_find_regions(&p->call, &p->request, &p->http->arena));
         TRY(http_infer_forward_headers(p->http, &p->request));
+        TRY(infer_request_add_key_name(&p->request, &p->http->arena,
+                                       access_key_name(&p->http->access)));
         return infer_call_fill(&p->call, &p->request);
 }
 

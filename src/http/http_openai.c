@@ -600,26 +600,6 @@ static struct error *add_run(struct pending_openai *p) {
         return infer_call_open(&run->call, p->request.served, -1);
 }
 
-/* Models that speak the API's JSON keep the requests of different keys apart. Clients cannot send a parameter
- * of this name. */
-static struct error *add_key_name(struct pending_openai *p, struct infer_request *q) {
-        struct arena           *arena = &p->http->arena;
-        struct str              name = access_key_name(&p->http->access);
-        struct infer_parameter *parameter;
-        const char             *text;
-
-        if (name.len == 0 || p->model.format != OPENAI_FORMAT_OPENAI)
-                return NULL;
-        text = arena_try_str(arena, name);
-        if (text == NULL)
-                return infer_no_memory();
-        TRY(infer_request_add_parameter(q, arena, &parameter));
-        parameter->name = INFER_API_KEY_NAME;
-        parameter->type = TRITONSERVER_PARAMETER_STRING;
-        parameter->value.text = text;
-        return NULL;
-}
-
 static struct error *fill_run(struct pending_openai *p, uint32_t i) {
         struct openai_run      *run = p->runs[i];
         const struct openai_map map = { &p->request, &p->model, &p->http->arena,
@@ -629,7 +609,8 @@ static struct error *fill_run(struct pending_openai *p, uint32_t i) {
         TRY(openai_map_fill(&map, &run->state.part, &run->request));
         run->request.id = p->id;
         TRY(http_infer_forward_headers(p->http, &run->request));
-        TRY(add_key_name(p, &run->request));
+        TRY(infer_request_add_key_name(&run->request, &p->http->arena,
+                                       access_key_name(&p->http->access)));
         return infer_call_fill(&run->call, &run->request);
 }
 

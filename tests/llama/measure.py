@@ -27,7 +27,7 @@ def stand_in():
     module.TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
     module.InferenceResponse = module.Tensor = lambda *values, **named: (values, named)
     module.Logger = types.SimpleNamespace(log_error=print, log_warn=print)
-    module.TritonError = types.SimpleNamespace(INTERNAL=1, CANCELLED=2)
+    module.TritonError = types.SimpleNamespace(INTERNAL=1, CANCELLED=2, INVALID_ARG=3)
     return module
 
 

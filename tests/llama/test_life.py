@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What goes wrong: clients that leave, libraries that are missing, unknown or end the process; files and
 parameters that cannot be used. The numbers of checks are those of docs/llamacpp.md."""
+import concurrent.futures
 import hashlib
+import http.client
 import json
 import os
+import random
 import re
 import select
 import signal
@@ -13,6 +16,7 @@ import pytest
 
 import openai_models as lab
 from conftest import build_shim, gguf, llama, needs_library
+from grpc_stubs import Client, open_channel, stubs  # noqa: F401
 from openai_models import call, complete
 from python_programs import stub_of
 
@@ -59,6 +63,59 @@ def test_clients_that_leave_free_their_slots(start, streams):
         wait_until(lambda: metric(server, "neso_llm_requests_running") == 0, "the slots are free")
     assert works(server) == text
     assert metric(server, "neso_llm_requests_waiting") == 0
+
+
+def hang_up(server, rng):
+    """A request whose client leaves: at once, while the prompt is read, or after some of the answer."""
+    body = {"model": "chat", "prompt": "x" * rng.choice((1, 1, 40, 40, 700)) + str(rng.random()),
+            "max_tokens": 4000, "stream": rng.random() < 0.8, "n": rng.choice((1, 1, 1, 1, 3))}
+    if rng.random() < 0.3:
+        body["prompt"] = "The same beginning of many prompts, which is copied. " * 3 + body["prompt"]
+    if rng.random() < 0.3:
+        body["response_format"] = {"type": "json_object"}
+    if rng.random() < 0.3:
+        body.update(logprobs=2, frequency_penalty=0.5, stop=["never"])
+    connection = lab.begin(server, "/v1/completions", body)
+    if body["stream"] and rng.random() < 0.8:
+        reply = connection.getresponse()
+        assert reply.status == 200
+        for _ in range(rng.choice((1, 2, 5, 20))):
+            reply.readline()
+        reply.close()
+    connection.close()
+
+
+def resident_bytes(process):
+    with open(f"/proc/{process}/status") as file:
+        return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1)) << 10
+
+
+@needs_library
+def test_a_thousand_hang_ups(start):
+    """(9) At random steps, 8 clients at once, with 4 slots: no slot is lost, and memory is constant."""
+    server = start({"chat": llama(LONG, slots=4)})
+    text, process = works(server), stub_of(server, "chat_0")
+
+    def hang_ups(seed):
+        rng = random.Random(seed)
+        for _ in range(25):
+            hang_up(server, rng)
+
+    sizes = []
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for part in range(5):  # 200 hang-ups each
+            list(pool.map(hang_ups, range(8 * part, 8 * part + 8)))
+            wait_until(lambda: metric(server, "neso_llm_requests_running") == 0, "the slots are free")
+            sizes.append(resident_bytes(process))
+    assert sizes[-1] - sizes[1] < 4 << 20, sizes
+    assert metric(server, "neso_llm_requests_waiting") == 0
+    connections = [lab.begin(server, "/v1/completions", {"model": "chat", "prompt": "Once", "max_tokens": 8000})
+                   for _ in range(4)]
+    wait_until(lambda: metric(server, "neso_llm_requests_running") == 4, "all slots are used")
+    for connection in connections:
+        connection.close()
+    assert works(server) == text and stub_of(server, "chat_0") == process
+    assert "a step failed" not in server.text()
 
 
 @needs_library
@@ -244,15 +301,40 @@ def test_reloads_leave_nothing(start):
 # ---- keys ---------------------------------------------------------------------------------------------------
 
 
-@needs_library
-def test_api_keys_share_no_prompts(start, tmp_path):
-    """A prompt that is in memory is answered sooner, which would tell a client what others have sent."""
-    def digest(key):
-        return hashlib.sha256(key.encode()).hexdigest()
+def key_file(folder, *names):
+    """The option of a file with a key "<name> key" for each name. The metrics are open."""
+    (folder / "keys").write_text("open - metrics,health\n" + "".join(
+        f"{name} {hashlib.sha256(f'{name} key'.encode()).hexdigest()} *\n" for name in names))
+    return f"--api-key-file={folder / 'keys'}"
 
-    (tmp_path / "keys").write_text("".join(f"{name} {digest(name + ' key')} *\n" for name in ("alice", "bob")))
+
+@needs_library
+def test_a_key_with_many_requests_does_not_hold_up_another(start, tmp_path):
+    """A single request beside 30 that came before gets the next slot."""
+    server = start({"chat": llama(LONG, slots=1)},
+                   more=(key_file(tmp_path, "greedy", "modest"),))
+
+    def begin(name, n_tokens):
+        connection = http.client.HTTPConnection(server.url.split("://")[1], timeout=SECONDS)
+        connection.request("POST", "/v1/completions", json.dumps(
+            {"model": "chat", "prompt": name, "max_tokens": n_tokens}), {"Authorization": f"Bearer {name} key"})
+        return connection
+
+    many = [begin("greedy", 2000) for _ in range(30)]
+    wait_until(lambda: metric(server, "neso_llm_requests_waiting") >= 20, "requests wait in the backend")
+    single = begin("modest", 2)
+    assert single.getresponse().status == 200
+    n_answered = len(select.select([c.sock for c in many], [], [], 0)[0])
+    assert n_answered < 20
+    for connection in many:
+        connection.close()
+
+
+@needs_library
+def test_api_keys_share_no_prompts(start, tmp_path, stubs):  # noqa: F811
+    """A prompt that is in memory is answered sooner, which would tell a client what others have sent."""
     server = start({"own": llama(LONG, slots=2), "all": llama(LONG, slots=2, prompt_cache="slot")},
-                   more=(f"--api-key-file={tmp_path / 'keys'}",))
+                   more=(key_file(tmp_path, "alice", "bob", "carol", "dave"),))
     prompt = "A secret of one of them. " * 4
 
     def cached(model, name):
@@ -263,6 +345,29 @@ def test_api_keys_share_no_prompts(start, tmp_path):
 
     assert [cached("own", name) > 50 for name in ("alice", "bob", "alice", "bob")] == [False, False, True, True]
     assert [cached("all", name) > 50 for name in ("alice", "bob")] == [False, True]
+
+    def cached_by_generate(name):
+        answer = call(server, "/v2/models/own/generate", {"openai_request": json.dumps(
+            {"prompt": prompt, "max_tokens": 2})}, headers={"Authorization": f"Bearer {name} key"})
+        assert answer.status == 200, answer.body
+        return json.loads(answer.json["openai_response"])["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    # Two slots: the last prompts are those of alice and bob.
+    assert cached_by_generate("bob") > 50 and cached_by_generate("alice") > 50
+    assert [cached_by_generate(name) > 50 for name in ("carol", "carol")] == [False, True]
+
+    def cached_by_grpc(name):
+        with open_channel(server) as channel:
+            client = Client(channel, stubs)
+            message = client.request("own", [("openai_request", "BYTES", [1], {"bytes_contents": [json.dumps(
+                {"prompt": prompt, "max_tokens": 2}).encode()]})])
+            (answer,) = client.stream([message], metadata=(("authorization", f"Bearer {name} key"),))
+        assert answer.error_message == ""
+        response = json.loads(answer.infer_response.raw_output_contents[0][4:])
+        return response["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    assert cached_by_grpc("carol") > 50
+    assert [cached_by_grpc(name) > 50 for name in ("dave", "dave")] == [False, True]
 
     text = json.dumps({"prompt": prompt, "max_tokens": 2})
     for forged in ({"triton_api_key_name": "alice"}, {"parameters": {"triton_api_key_name": "alice"}}):

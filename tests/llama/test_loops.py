@@ -62,7 +62,7 @@ def modules(monkeypatch):
     utils = types.ModuleType(UTILS)
     utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
     utils.TritonError = lambda message, code=None: message
-    utils.TritonError.INTERNAL, utils.TritonError.CANCELLED = 1, 2
+    utils.TritonError.INTERNAL, utils.TritonError.CANCELLED, utils.TritonError.INVALID_ARG = 1, 2, 3
     utils.InferenceResponse = lambda error: error
     monkeypatch.setitem(sys.modules, UTILS, utils)
     monkeypatch.syspath_prepend(str(ROOT / "backends" / "llamacpp"))
@@ -153,16 +153,68 @@ def test_choices_of_one_request_are_lost_together(modules):
     """Of a model whose memory cannot be restored: the request fails, and no other."""
     loop = text_loop(modules, Context())
     job = modules.loop.Job(None, Sender())
-    for i, slot in enumerate(loop._slots):
-        sequence = modules.slots.Sequence(job, i, np.array([1, 2, 3]), 8, [])
-        slot.sequence, slot.n = sequence, 2
-        loop._free.remove(slot)
-        loop._reading.append(slot)
-    loop.jobs.add(job)
+    loop.submit(job, [modules.slots.Sequence(job, i, np.array([1, 2, 3]), 8, []) for i in range(2)])
+    loop._admit()
+    for slot in loop._slots:
+        slot.n = 2
     loop._recover(2, list(loop._slots))
     assert len(job.sender.errors) == 1 and "cannot be restored" in job.sender.errors[0]
     assert not loop.jobs and not loop._reading and [slot.n for slot in loop._slots] == [0, 0]
     assert len(loop._free) == 2
+
+
+def test_a_grammar_that_is_too_slow_ends_its_request(modules):
+    """All choices of it, and no other request. `rows` is of the order of the slots."""
+    context = Context(0)
+    context.rows = lambda n: np.zeros((n, 4), np.float32)
+    context.model = types.SimpleNamespace(has_partial_memory=False, piece=lambda token: b"a")
+    texts = []
+    answers = types.SimpleNamespace(begin=lambda _: None, text=lambda sequence, *_: texts.append(sequence))
+    settings = types.SimpleNamespace(**{**vars(SETTINGS), "slots": 3})
+    loop = modules.slots.SlotLoop(context, settings, answers, n_ahead=1, meters=None)
+    sampler = types.SimpleNamespace(sample=lambda row: 1, is_too_slow=True, close=lambda: None)
+    slow, other = (modules.loop.Job(types.SimpleNamespace(logprobs=None), Sender()) for _ in range(2))
+    choices = [modules.slots.Sequence(slow, i, np.ones(2, np.int32), 8, []) for i in range(2)]
+    kept = modules.slots.Sequence(other, 0, np.ones(2, np.int32), 8, [])
+    for one in choices:
+        one.sampler = sampler
+    loop.submit(slow, choices)
+    loop.submit(other, [kept])
+    loop.step()
+    assert texts == [kept] and loop.jobs == {other} and loop.free_slots() == 2
+    assert len(slow.sender.errors) == 1 and "took more than 0.25 s for a token" in slow.sender.errors[0]
+
+
+def test_a_short_prompt_is_read_beside_a_long_one(modules):
+    """It came later, and its first token comes with the first step."""
+    context = Context(0)
+    context.fill = lambda at, slot, tokens, pos: filled.append((at, slot, len(tokens), pos))
+    context.rows = lambda n: np.zeros((n, 4), np.float32)
+    context.model = types.SimpleNamespace(has_partial_memory=False, piece=lambda token: b"a")
+    begun, filled = [], []
+    answers = types.SimpleNamespace(begin=begun.append, text=lambda *_: None)
+    loop = modules.slots.SlotLoop(context, SETTINGS, answers, n_ahead=1, meters=None)
+    job = modules.loop.Job(types.SimpleNamespace(logprobs=None), Sender())
+    long, short = (modules.slots.Sequence(job, i, np.ones(n, np.int32), 8, []) for i, n in enumerate((90, 5)))
+    loop.submit(job, [long, short])
+    loop.step()
+    assert begun == [short] and short.n_new == 1 and long.n_read == 27
+    assert [(at, size) for at, _, size, _ in filled] == [(0, 27), (27, 5)]
+    assert context.wants[:32].tolist() == [0] * 31 + [1]
+
+
+@pytest.mark.parametrize("key, n_waiting", [("", 1), ("a", 3)])
+def test_more_requests_are_taken_when_clients_have_keys(modules, key, n_waiting):
+    """One beyond the free slots without keys, else as many as a fair order needs."""
+    loop = modules.slots.SlotLoop(Context(), SETTINGS, None, 3, n_ahead=1, meters=None)
+    for n_taken in range(1, 99):
+        job = modules.loop.Job(None, Sender())
+        job.key = key
+        loop.submit(job, [modules.slots.Sequence(job, 0, np.array([1]), 8, [])])
+        loop._admit()
+        if not loop._has_room():
+            break
+    assert n_taken == SETTINGS.slots + n_waiting and loop.n_waiting() == n_waiting
 
 
 def test_a_text_that_is_far_too_long_is_not_split_as_a_whole(monkeypatch):

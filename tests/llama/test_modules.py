@@ -9,6 +9,7 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "backends" / "llamacpp"))
 from llama_grammar import SchemaError, grammar_of, grammar_of_calls  # noqa: E402
+from llama_paths import count_ways  # noqa: E402
 from llama_request import Refusal, Request  # noqa: E402
 from llama_text import TextStream  # noqa: E402
 
@@ -60,6 +61,52 @@ def test_rules():
         '"[" ws null ( "," ws null ){1,2} ws "]"'
     found = rules({"properties": {"a": {"type": "null"}}, "required": ["a"]})
     assert found["r3"] == '"{" ws r1 ws "}"' and found["r1"] == '"\\"a\\"" ws ":" ws null ""'
+
+
+def test_an_enumeration_is_a_tree():
+    """Common beginnings are written once, so that a text follows few of the values at a time."""
+    assert rules({"enum": ["red", "rose", "rot", 1, 12, "red"]})["root"] == \
+        '( "\\"r" ( "ed\\"" | "o" ( "se\\"" | "t\\"" ) ) | "1" ( "" | "2" ) )'
+    assert rules({"oneOf": [{"const": "ab", "title": "x"}, {"const": "ac"}]})["root"] == \
+        '( "\\"a" ( "b\\"" | "c\\"" ) )'
+    deep = rules({"enum": ["a" * n for n in range(300)]})["root"]
+    assert deep.count("(") == 65
+
+
+def one_of(*schemas):
+    return {"anyOf": list(schemas)}
+
+
+def node(kind, inner):
+    return {"type": "object", "properties": {"kind": {"const": kind}, "inner": inner},
+            "required": ["kind"], "additionalProperties": False}
+
+
+MANY = [{"type": "array", "items": {"type": "integer"}, "minItems": n} for n in range(20)]
+NODES = {"$ref": "#/$defs/n", "$defs": {"n": one_of(*[node(f"k{i}", {"$ref": "#/$defs/n"}) for i in range(50)])}}
+TWICE = {"type": "array", "prefixItems": [{"$ref": "#/$defs/n"}]}
+
+
+@pytest.mark.parametrize("schema, n", [
+    (True, 6),
+    ({"enum": list(range(2000))}, 96),
+    (one_of(*[{"const": f"x{i}"} for i in range(2000)]), 96),
+    (one_of(*MANY), 40),
+    (one_of(*[node(f"k{i}", one_of(*MANY)) for i in range(20)]), 40),  # told apart by their first member
+    (NODES, 50),
+    ({"properties": {f"p{i}": {"type": "null"} for i in range(250)}}, 251)])
+def test_ways_of_a_schema(schema, n):
+    assert count_ways(schema) == n and grammar_of(schema)
+
+
+@pytest.mark.parametrize("schema, n", [
+    (one_of(*[{"type": "array", "prefixItems": [one_of(*MANY)]} for _ in range(20)]), 800),
+    ({"properties": {f"p{i}": {"type": "null"} for i in range(500)}}, 501),
+    ({"$ref": "#/$defs/n", "$defs": {"n": one_of(*[TWICE] * 3)}}, 2187)])
+def test_a_schema_with_too_many_ways(schema, n):
+    for made in (grammar_of, lambda schema: grammar_of_calls({"a": schema, "b": {}})):
+        with pytest.raises(SchemaError, match=f"about {n} alternatives that begin alike"):
+            made(schema)
 
 
 def test_a_schema_that_refers_to_itself():

@@ -183,6 +183,36 @@ def test_a_template_that_refuses():
         rendered("{{ raise_exception('Roles must alternate') }}", {"messages": ASK})
 
 
+@pytest.mark.parametrize("messages, words", [
+    ([{"role": "user", "content": [{"text": 3}]}], "the 'text' of a part of a message must be a string"),
+    ([{"role": "user", "content": [{"type": "text", "text": "a"}, "b"]}], "a list of parts, which are objects"),
+    ([{"role": "user", "content": 3}], "the 'content' of a message must be a string or a list of parts"),
+    ([{"role": 3, "content": "a"}], "the 'role' of a message must be a string"),
+    (["a"], "'messages' must be a list of objects")])
+def test_messages_that_are_refused(messages, words):
+    with pytest.raises(TemplateRefusal, match=words):
+        rendered("{% for m in messages %}{{ m.role + m.content }}{% endfor %}", {"messages": messages})
+
+
+def test_parts_without_a_text():
+    parts = [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": None}, {"text": "a"}]
+    assert rendered("{{ messages[0].content }}", {"messages": [{"role": "user", "content": parts}]}) == "\n\na"
+
+
+@pytest.mark.parametrize("template, kind", [
+    ("{{ raise_exception(messages[0].content) }}", TemplateRefusal),
+    ("{{ {}[messages[0].content] + 1 }}{{ messages | attr(messages[0].content) }}", TemplateError),
+    ("{{ messages[0].content.encode('ascii').x }}", TemplateError)])
+def test_the_text_of_an_error_is_cut(template, kind):
+    """It may contain all of a request. The cut is not within a character."""
+    with pytest.raises(kind) as found:
+        rendered(template, {"messages": [{"role": "user", "content": "\u20ac" * 100000}]})
+    text = str(found.value).removeprefix("the chat template failed: ")
+    assert len(text.encode()) <= 1000 and "\ufffd" not in text
+    if kind is TemplateRefusal:
+        assert text == "\u20ac" * 332 + "..."
+
+
 def test_a_process_that_is_killed_is_replaced():
     template = ChatTemplate("{{ messages[0].content }}")
     body = json.dumps({"messages": ASK}).encode()

@@ -433,6 +433,19 @@ def test_a_schema_that_cannot_be_obeyed(server):
     assert chat(server, "chat", "Hi", max_tokens=1).status == 200
 
 
+def test_a_grammar_whose_ways_double_with_each_level(server):
+    """It would take longer and longer, and hold up the other slots; both forms of an answer are ended."""
+    level = {"type": "array", "prefixItems": [{"$ref": "#/$defs/n"}]}
+    schema = {"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [level] * 2}}}
+    more = {"max_tokens": 400, "temperature": 0,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
+    answer = chat(server, "chat", "Hi", **more)
+    assert answer.status == 400 and "took more than 0.25 s for a token" in answer.error["message"]
+    answer = chat(server, "chat", "Hi", stream=True, **more)
+    assert "took more than 0.25 s for a token" in answer.body.decode()
+    assert chat(server, "chat", "Hi", max_tokens=1).status == 200
+
+
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "maxLength": 5}}, "required": ["city"]}}},
     {"type": "function", "function": {"name": "time"}}]

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
+#include "base/compiler.h"
 #include "call/infer_message.h"
 
 #include <stdio.h>
@@ -148,11 +149,47 @@ static void test_work(void **state) {
         assert_true(infer_request_work(&q) == SIZE_MAX);
 }
 
+/* Only a request with a body of the OpenAI API, and nothing else, has the name. */
+static void test_key_name(void **state) {
+        static const struct {
+                const char *inputs[2], *key;
+                uint32_t    n_parameters;
+        } rows[] = {
+                { { "openai_request", NULL }, "alice", 1 },
+                { { "openai_request", NULL }, "", 0 },
+                { { "INPUT0", NULL }, "alice", 0 },
+                { { "openai_request", "INPUT1" }, "alice", 0 },
+                { { NULL, NULL }, "alice", 0 },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct infer_request q;
+                struct infer_input  *in;
+                struct arena         arena;
+
+                arena_init(&arena, NULL, 0, 0);
+                infer_request_init(&q);
+                for (size_t k = 0; k < 2 && rows[i].inputs[k] != NULL; k++) {
+                        assert_null(infer_request_add_input(&q, &arena, &in));
+                        in->name = rows[i].inputs[k];
+                }
+                assert_null(infer_request_add_key_name(&q, &arena, str_of(rows[i].key)));
+                assert_int_equal(q.n_parameters, rows[i].n_parameters);
+                if (q.n_parameters == 1) {
+                        assert_string_equal(q.parameters[0].name, "triton_api_key_name");
+                        assert_int_equal(q.parameters[0].type, TRITONSERVER_PARAMETER_STRING);
+                        assert_string_equal(q.parameters[0].value.text, "alice");
+                }
+                arena_done(&arena);
+        }
+}
+
 SUITE(infer_message) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_growth), cmocka_unit_test(test_limits),
                 cmocka_unit_test(test_work),   cmocka_unit_test(test_full_arena),
-                cmocka_unit_test(test_done),
+                cmocka_unit_test(test_done),   cmocka_unit_test(test_key_name),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
