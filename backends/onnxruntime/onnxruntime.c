@@ -44,6 +44,8 @@ TRITONSERVER_Error *TRITONBACKEND_Finalize(TRITONBACKEND_Backend *backend) {
 TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend          *backend,
                                                       TRITONBACKEND_BackendAttribute *attributes) {
         (void)backend;
+        KIT_TRY(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+                attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 0, NULL, 0));
         return TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(attributes, true);
 }
 

@@ -75,6 +75,8 @@ static TRITONSERVER_Error *check_model(const struct kit_model *m) {
 TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend          *backend,
                                                       TRITONBACKEND_BackendAttribute *attributes) {
         (void)backend;
+        KIT_TRY(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+                attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 0, NULL, 0));
         return TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(attributes, true);
 }
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "gpu/gpu.h"
 #include "infer/host_inputs.h"
 #include "infer/infer_thread.h"
 #include "infer/model.h"
@@ -15,8 +16,18 @@ static struct backend_instance *self(struct executor *e) {
         return CONTAINER_OF(e, struct backend_instance, executor);
 }
 
+/* Makes the instance's device current on this thread, before each call of the backend. */
+static inline struct error *enter_device(const struct backend_instance *in) {
+        struct gpus *gpus = in->model->backend->gpus;
+
+        if (gpus == NULL || in->kind != TRITONSERVER_INSTANCEGROUPKIND_GPU)
+                return NULL;
+        return gpu_enter(gpus, in->device_id);
+}
+
 static struct error *call_execute(struct backend_instance *in, struct request **requests,
                                   uint32_t n) {
+        TRY(enter_device(in));
         PLUGIN_CALL(&in->model->place, "TRITONBACKEND_ModelInstanceExecute");
 
         return (struct error *)in->model->backend->entry.execute((TRITONBACKEND_ModelInstance *)in,
@@ -26,6 +37,7 @@ static struct error *call_execute(struct backend_instance *in, struct request **
 
 static struct error *call(struct backend_instance *in, backend_instance_fn function,
                           const char *name) {
+        TRY(enter_device(in));
         PLUGIN_CALL(&in->model->place, name);
 
         return (struct error *)function((TRITONBACKEND_ModelInstance *)in);
@@ -136,6 +148,7 @@ static bool is_decoupled(const struct backend_model *model) {
 
 static struct error *call_batch_range(struct backend_instance *in, uint32_t *min_rows,
                                       uint32_t *max_rows) {
+        TRY(enter_device(in));
         PLUGIN_CALL(&in->model->place, "NESOBACKEND_ModelInstanceBatchRange");
 
         return (struct error *)in->model->backend->entry.instance_batch_range(
@@ -240,6 +253,7 @@ void backend_instance_free(struct backend_instance *in) {
 }
 
 struct error *backend_instance_stacks(struct backend_instance *in, struct message **ret) {
+        TRY(enter_device(in));
         PLUGIN_CALL(&in->model->place, "NESOBACKEND_ModelInstanceStacks");
 
         return (struct error *)in->model->backend->entry.instance_stacks(

@@ -4,8 +4,12 @@
 #include "base/log.h"
 #include "config/config_complete.h"
 #include "config/config_normalize.h"
+#include "gpu/gpu.h"
 
+/* A model with instances on GPUs is called with the first of them as the current device. */
 static struct error *call(struct backend_model *m, backend_model_fn function, const char *name) {
+        if (m->backend->gpus != NULL && m->device != GPU_HOST)
+                TRY(gpu_enter(m->backend->gpus, m->device));
         PLUGIN_CALL(&m->place, name);
 
         return (struct error *)function((TRITONBACKEND_Model *)m);

@@ -31,6 +31,7 @@ struct backend_model {
         bool                has_parts;     /* it may receive parts of requests; as above */
         bool                is_initialising;
         bool                is_started;
+        int                 device;   /* current on threads that call it; GPU_HOST: none */
         struct plugin_place place;    /* of calls about this model; set by backend_model_start() */
         void               *state;    /* the backend's own */
         struct shared_objects shared; /* of its instances; while is_started */

@@ -25,7 +25,8 @@
 
 struct gpus;
 
-#define GPU_HOST (-1) /* in place of a device: memory of the host, pinned or not */
+#define GPU_HOST (-1)    /* in place of a device: memory of the host, pinned or not */
+#define GPU_SEVERAL (-2) /* in place of the one device of a model: it has several */
 #define GPU_POOL_BYTES ((uint64_t)64 << 20) /* of a device without a setting */
 #define GPU_PINNED_POOL_BYTES ((uint64_t)256 << 20)
 #define GPU_VIRTUAL_BYTES                                                                          \

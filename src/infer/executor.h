@@ -35,7 +35,8 @@ struct executor {
         uint32_t max_rows;   /* rows of the largest: max_batch_size, or 1 without batching */
         bool     is_member;  /* takes batches from min_rows to max_rows only */
         const struct placement *place; /* borrowed: CPUs and memory node of its thread; NULL: any */
-        bool is_bound; /* a host policy binds it to `place`: it never runs on the submitting thread */
+        /* It never runs on the submitting thread: a host policy binds it to `place`, or it is on a GPU. */
+        bool is_bound;
         /* Borrowed: the thread that initialised it and executes it; NULL: the scheduler starts one. */
         struct job_thread *thread;
         int                device; /* device id; 0 for an instance on the CPU */

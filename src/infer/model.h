@@ -56,7 +56,7 @@ struct model {
         bool needs_equal_shapes; /* see request_same_shape() */
         /* All instance groups are KIND_GPU or KIND_MODEL: its backend looks at the memory types of tensors. */
         bool takes_device_memory;
-        int  device; /* the one GPU of all its GPU instances; GPU_HOST: none; -2: several */
+        int  device; /* the one GPU of all its GPU instances; GPU_HOST: none; GPU_SEVERAL */
         /* Set by infer/model_generations.h. */
         struct model_generations *generations; /* ref; NULL until the model serves */
         /* Requests for this model go through model_generations_route(). */

@@ -8,6 +8,7 @@
 #include "base/placement.h"
 #include "base/thread.h"
 #include "base/work_pool.h"
+#include "gpu/gpu.h"
 #include "repo/loaded_model.h"
 #include "repo/warmup.h"
 
@@ -48,10 +49,12 @@ static struct error *make_instance(const struct job *j, const struct batch_membe
                         .member = member,
                         .group_number = (uint32_t)in->group,
                         .index = in->index,
+                        .device_id = MAX(in->device, 0),
                         .host_policy_json = strbuf_str(&json),
                         .place = j->place,
                         .thread = in->thread,
-                        .is_bound = host_policies_has(policies, j->policy) },
+                        .is_bound =
+                                in->device != GPU_HOST || host_policies_has(policies, j->policy) },
                 &in->backend);
 }
 
@@ -82,14 +85,16 @@ static void job_main_on_own_thread(void *arg) {
         thread_leave_background();
 }
 
-static bool needs_own_thread(const struct loaded_model *l) {
-        return !l->backend.backend->is_inline_safe || model_config_is_decoupled(l->model.config);
+/* An instance on a GPU is never executed on other threads: they would keep the device as current. */
+static bool needs_own_thread(const struct loaded_model *l, const struct loaded_instance *in) {
+        return in->device != GPU_HOST || !l->backend.backend->is_inline_safe ||
+               model_config_is_decoupled(l->model.config);
 }
 
 static struct error *run_in_place(struct job *j) {
         struct loaded_instance *in = j->start->instance;
 
-        if (!needs_own_thread(j->model))
+        if (!needs_own_thread(j->model, in))
                 return placement_run(j->place, j->start->name, job_main, j);
         TRY(job_thread_new(j->place, j->start->name, &in->thread));
         job_thread_run(in->thread, job_main_on_own_thread, j);
@@ -106,7 +111,8 @@ static void run_job(struct work *job) {
 
         if (atomic_load(j->has_failed))
                 return;
-        policy = host_policy_name(loaded_instance_group(l, j->start->instance), 0);
+        policy = host_policy_name(loaded_instance_group(l, j->start->instance),
+                                  j->start->instance->device);
         j->policy = policy;
         j->place = host_policies_place(l->env->policies, policy);
         err = run_in_place(j);

@@ -93,6 +93,15 @@ struct model_start {
         struct error         *error;
 };
 
+/* To be called again when the backend has completed the configuration. */
+static void set_devices(struct loaded_model *l) {
+        struct instance_devices d = model_instances_devices(l->model.config);
+
+        l->backend.device = d.first;
+        l->model.device = d.only;
+        l->model.takes_device_memory = d.has_no_cpu && can_use_gpus(l->backend.backend);
+}
+
 static void start_main(void *arg) {
         struct model_start *s = arg;
 
@@ -112,6 +121,7 @@ static struct error *open(struct loaded_model *l) {
         l->model.may_be_unready = l->backend.backend->entry.instance_ready != NULL;
         TRY(normalize(l, l->model.config));
         TRY(check_load_limits(l, l->model.config));
+        set_devices(l);
         return start_model(l);
 }
 
@@ -161,6 +171,7 @@ static struct error *check_warmup_ran(const struct loaded_model *l) {
 }
 
 static struct error *make_backend_model(struct loaded_model *l) {
+        set_devices(l);
         l->backend.has_sequences = l->model.config->pb->scheduling_choice_case ==
                                    INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
         TRY(batch_strategy_open(&l->backend, &l->strategy));

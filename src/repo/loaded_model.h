@@ -39,6 +39,7 @@ struct loaded_instance {
         struct job_thread       *thread;   /* owned; its thread; NULL: none */
         struct group_config     *config;   /* ref: has its group; NULL: model.config has */
         size_t                   group;    /* index in that configuration */
+        int                      device;   /* its GPU; GPU_HOST: none */
         uint32_t                 index;    /* index in the group: the number in its name */
         size_t                   n_checks; /* threads that query it now */
 };

@@ -7,6 +7,7 @@
 #include "config/batch_members.h"
 #include "config/config_check.h"
 #include "config/config_normalize.h"
+#include "gpu/gpu.h"
 #include "infer/scheduler.h"
 #include "repo/instance_start.h"
 #include "repo/loaded_model.h"
@@ -44,24 +45,77 @@ static void instance_free(struct loaded_instance *in) {
         free(in);
 }
 
-static const struct placement *place_of(const struct loaded_model           *l,
-                                        const Inference__ModelInstanceGroup *group) {
-        AUTO_CHARS policy = host_policy_name(group, 0);
+/* Instances of one group on one device, or of a group without GPUs. */
+struct seat {
+        size_t group;  /* index in the configuration */
+        int    device; /* GPU_HOST: none */
+        int    count;
+};
+
+/* The seats of all groups, in their order, and in the order of a group's GPUs; the caller owns them. */
+static struct seat *list_seats(const Inference__ModelConfig *pb, size_t *ret_n) {
+        struct seat *seats;
+        size_t       n = 0;
+
+        for (size_t g = 0; g < pb->n_instance_group; g++)
+                n += MAX(pb->instance_group[g]->n_gpus, 1);
+        seats = mem_zalloc((n + 1) * sizeof(*seats));
+        *ret_n = n;
+        n = 0;
+        for (size_t g = 0; g < pb->n_instance_group; g++) {
+                const Inference__ModelInstanceGroup *group = pb->instance_group[g];
+
+                for (size_t i = 0; i < MAX(group->n_gpus, 1); i++)
+                        seats[n++] = (struct seat){
+                                .group = g,
+                                .device = group->n_gpus > 0 ? group->gpus[i] : GPU_HOST,
+                                .count = group->count,
+                        };
+        }
+        return seats;
+}
+
+static const struct placement *place_of(const struct loaded_model *l, const struct seat *seat) {
+        AUTO_CHARS policy =
+                host_policy_name(l->model.config->pb->instance_group[seat->group], seat->device);
 
         return host_policies_place(l->env->policies, policy);
 }
 
 const struct placement *model_instances_place(const struct loaded_model *l) {
-        const Inference__ModelConfig *pb = l->model.config->pb;
-        const struct placement       *first;
+        size_t                  n;
+        struct seat            *seats = list_seats(l->model.config->pb, &n);
+        const struct placement *place = host_policies_anywhere(l->env->policies);
 
-        if (pb->n_instance_group == 0)
-                return host_policies_anywhere(l->env->policies);
-        first = place_of(l, pb->instance_group[0]);
-        for (size_t g = 1; g < pb->n_instance_group; g++)
-                if (place_of(l, pb->instance_group[g]) != first)
-                        return host_policies_anywhere(l->env->policies);
-        return first;
+        if (n > 0)
+                place = place_of(l, &seats[0]);
+        for (size_t i = 1; i < n; i++)
+                if (place_of(l, &seats[i]) != place) {
+                        place = host_policies_anywhere(l->env->policies);
+                        break;
+                }
+        free(seats);
+        return place;
+}
+
+struct instance_devices model_instances_devices(const struct model_config *c) {
+        const Inference__ModelConfig *pb = c->pb;
+        struct instance_devices       d = { .first = GPU_HOST, .only = GPU_HOST };
+
+        d.has_no_cpu = pb->n_instance_group > 0;
+        for (size_t g = 0; g < pb->n_instance_group; g++) {
+                const Inference__ModelInstanceGroup *group = pb->instance_group[g];
+
+                if (group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU)
+                        d.has_no_cpu = false;
+                for (size_t i = 0; i < group->n_gpus; i++) {
+                        if (d.first == GPU_HOST)
+                                d.first = d.only = group->gpus[i];
+                        else if (group->gpus[i] != d.only)
+                                d.only = GPU_SEVERAL;
+                }
+        }
+        return d;
 }
 
 /* The name may be a typing error, or the model was made for another machine. */
@@ -77,12 +131,13 @@ static void warn_of_unknown_policy(const struct loaded_model           *l,
 /* ---- making instances
  * ------------------------------------------------------------------------- */
 
-static void add_start(struct start_list *list, size_t group, struct group_config *config,
+static void add_start(struct start_list *list, const struct seat *seat, struct group_config *config,
                       const char *group_name, uint32_t index) {
         struct loaded_instance *in = mem_zalloc(sizeof(*in));
         char                   *name = mem_printf("%s_%u", group_name, index);
 
-        in->group = group;
+        in->group = seat->group;
+        in->device = seat->device;
         in->index = index;
         in->config = config;
         if (config != NULL)
@@ -101,16 +156,31 @@ static void start_list_done(struct start_list *list) {
         free(list->starts);
 }
 
-struct error *model_instances_make(struct loaded_model *l) {
+/* Adds the starts of all instances. Those of a group are numbered over all of its devices. */
+static void add_all_starts(struct loaded_model *l, struct start_list *list) {
         const Inference__ModelConfig *pb = l->model.config->pb;
-        struct start_list             list = { 0 };
-        struct error                 *err;
+        size_t                        n;
+        struct seat                  *seats = list_seats(pb, &n);
+        uint32_t                      index = 0;
 
-        for (size_t g = 0; g < pb->n_instance_group; g++) {
-                warn_of_unknown_policy(l, pb->instance_group[g]);
-                for (int i = 0; i < pb->instance_group[g]->count; i++)
-                        add_start(&list, g, NULL, pb->instance_group[g]->name, (uint32_t)i);
+        for (size_t i = 0; i < n; i++) {
+                const Inference__ModelInstanceGroup *group = pb->instance_group[seats[i].group];
+
+                if (i == 0 || seats[i].group != seats[i - 1].group) {
+                        warn_of_unknown_policy(l, group);
+                        index = 0;
+                }
+                for (int k = 0; k < seats[i].count; k++)
+                        add_start(list, &seats[i], NULL, group->name, index++);
         }
+        free(seats);
+}
+
+struct error *model_instances_make(struct loaded_model *l) {
+        struct start_list list = { 0 };
+        struct error     *err;
+
+        add_all_starts(l, &list);
         err = instances_start(l, list.starts, list.n_starts);
         if (err == NULL) {
                 l->instances = mem_zalloc((list.n_starts + 1) * sizeof(struct loaded_instance *));
@@ -172,13 +242,14 @@ bool model_instances_are_ready(struct loaded_model *l) {
 
 /* ---- changes ------------------------------------------------------------------------------- */
 
-/* Packs a group without its name and count, to compare it. The caller owns the bytes. */
+/* Packs a group without its name, count and GPUs, to compare it. The caller owns the bytes. */
 static struct str pack_group(const Inference__ModelInstanceGroup *group) {
         Inference__ModelInstanceGroup bare = *group;
         uint8_t                      *bytes;
 
         bare.name = (char *)(uintptr_t) "";
         bare.count = 0;
+        bare.n_gpus = 0; /* an instance has one of them, which is compared on its own */
         bytes = mem_zalloc(inference__model_instance_group__get_packed_size(&bare) + 1);
         return (struct str){ .ptr = (char *)bytes,
                              .len = inference__model_instance_group__pack(&bare, bytes) };
@@ -244,21 +315,24 @@ static bool is_in(struct loaded_instance *const *in, size_t n, const struct load
 
 /* The name of a group counts when it says which batches its instances take. */
 static bool fits(const struct model_update *u, const struct loaded_instance *in,
-                 const Inference__ModelInstanceGroup *group) {
+                 const struct seat *seat) {
         const Inference__ModelInstanceGroup *own = loaded_instance_group(u->model, in);
+        const Inference__ModelInstanceGroup *group =
+                u->config->shown->pb->instance_group[seat->group];
 
-        return is_same_group(own, group) && (!batch_members_are_given(u->model->model.config) ||
-                                             strcmp(own->name, group->name) == 0);
+        return in->device == seat->device && is_same_group(own, group) &&
+               (!batch_members_are_given(u->model->model.config) ||
+                strcmp(own->name, group->name) == 0);
 }
 
-/* Returns a running instance that fits the group and is not yet used in the change; NULL if
+/* Returns a running instance that fits the seat and is not yet used in the change; NULL if
  * none. */
-static struct loaded_instance *find_fitting(const struct model_update *u, size_t group) {
+static struct loaded_instance *find_fitting(const struct model_update *u, const struct seat *seat) {
         const struct loaded_model *l = u->model;
 
         for (size_t i = 0; i < l->n_instances; i++)
                 if (!is_in(u->instances, u->n_instances, l->instances[i]) &&
-                    fits(u, l->instances[i], u->config->shown->pb->instance_group[group]))
+                    fits(u, l->instances[i], seat))
                         return l->instances[i];
         return NULL;
 }
@@ -269,16 +343,14 @@ static void append_instance(struct model_update *u, struct loaded_instance *in) 
         u->instances[u->n_instances++] = in;
 }
 
-static void keep_fitting(struct model_update *u, int *missing) {
-        const Inference__ModelConfig *pb = u->config->shown->pb;
-
-        for (size_t g = 0; g < pb->n_instance_group; g++) {
+/* Lowers the counts of the seats by the instances that stay. */
+static void keep_fitting(struct model_update *u, struct seat *seats, size_t n) {
+        for (size_t i = 0; i < n; i++) {
                 struct loaded_instance *in;
 
-                missing[g] = pb->instance_group[g]->count;
-                while (missing[g] > 0 && (in = find_fitting(u, g)) != NULL) {
+                while (seats[i].count > 0 && (in = find_fitting(u, &seats[i])) != NULL) {
                         append_instance(u, in);
-                        missing[g]--;
+                        seats[i].count--;
                 }
         }
         u->n_kept = u->n_instances;
@@ -317,19 +389,19 @@ static struct error *add_to_scheduler(struct model_update *u, struct start_list 
         return NULL;
 }
 
-static struct error *make_missing(struct model_update *u, const int *missing) {
+static struct error *make_missing(struct model_update *u, const struct seat *missing, size_t n) {
         const Inference__ModelConfig *pb = u->config->shown->pb;
         struct start_list             list = { 0 };
         struct error                 *err;
 
-        for (size_t g = 0; g < pb->n_instance_group; g++) {
-                if (missing[g] > 0)
-                        warn_of_unknown_policy(u->model, pb->instance_group[g]);
-                for (int i = 0; i < missing[g]; i++) {
-                        const char *name = pb->instance_group[g]->name;
+        for (size_t i = 0; i < n; i++) {
+                const Inference__ModelInstanceGroup *group = pb->instance_group[missing[i].group];
 
-                        add_start(&list, g, u->config, name, free_index(u, &list, name));
-                }
+                if (missing[i].count > 0)
+                        warn_of_unknown_policy(u->model, group);
+                for (int k = 0; k < missing[i].count; k++)
+                        add_start(&list, &missing[i], u->config, group->name,
+                                  free_index(u, &list, group->name));
         }
         err = instances_start(u->model, list.starts, list.n_starts);
         if (err == NULL)
@@ -339,13 +411,31 @@ static struct error *make_missing(struct model_update *u, const int *missing) {
 }
 
 static struct error *prepare(struct model_update *u) {
-        int *missing = mem_zalloc((u->config->shown->pb->n_instance_group + 1) * sizeof(*missing));
+        size_t        n;
+        struct seat  *seats = list_seats(u->config->shown->pb, &n);
         struct error *err;
 
-        keep_fitting(u, missing);
-        err = make_missing(u, missing);
-        free(missing);
+        keep_fitting(u, seats, n);
+        err = make_missing(u, seats, n);
+        free(seats);
         return err;
+}
+
+bool model_update_is_possible(struct loaded_model *l, const struct model_config *config) {
+        struct instance_devices old, new;
+        AUTO_MODEL_CONFIG       copy = NULL;
+        AUTO_ERROR              err = NULL;
+
+        if (l->env->gpus == NULL)
+                return true;
+        err = model_config_copy(config, &copy);
+        if (err == NULL)
+                err = l->kind->normalize(l, copy);
+        if (err != NULL)
+                return true; /* the update reports it */
+        old = model_instances_devices(config_in_force(l));
+        new = model_instances_devices(copy);
+        return old.has_no_cpu == new.has_no_cpu &&old.only == new.only;
 }
 
 struct error *model_update_prepare(struct loaded_model *l, const struct model_config *config,

@@ -27,6 +27,14 @@ struct placement;
  * place, it is that place, so that what a backend allocates once for all of them is there as well.
  * Otherwise it is any core. NULL: the current one. */
 const struct placement *model_instances_place(const struct loaded_model *l);
+/* Where the instances of a normalised configuration are. */
+struct instance_devices {
+        int  first;      /* the first GPU; GPU_HOST: no instance is on one */
+        int  only;       /* the one GPU of all instances on GPUs; GPU_HOST: none; GPU_SEVERAL */
+        bool has_no_cpu; /* all groups are KIND_GPU or KIND_MODEL */
+};
+
+struct instance_devices model_instances_devices(const struct model_config *c);
 /* Makes the instances of the model's configuration, without a scheduler yet. */
 struct error *model_instances_make(struct loaded_model *l) NODISCARD;
 void          model_instances_free(struct loaded_model *l);
@@ -42,6 +50,9 @@ bool model_instances_are_ready(struct loaded_model *l);
 /* Prepares a change to the groups of `config` (not yet normalised for the backend): makes the
  * missing instances and adds them to the scheduler. *ret is NULL when nothing differs. */
 struct model_update;
+/* False when the instances would be on other GPUs than before, on GPUs besides the CPU, or the reverse:
+ * requests that wait may have tensors where the new instances cannot read them. */
+bool          model_update_is_possible(struct loaded_model *l, const struct model_config *config);
 struct error *model_update_prepare(struct loaded_model *l, const struct model_config *config,
                                    struct model_update **ret) NODISCARD;
 /* Commits or cancels the change, and frees it. commit() waits for the last batch of each instance

@@ -10,6 +10,7 @@
 #include "config/config_normalize.h"
 #include "config/labels.h"
 #include "config/state_specs.h"
+#include "gpu/gpu.h"
 #include "infer/model_generations.h"
 #include "infer/request_shape.h"
 #include "pipeline/chain.h"
@@ -204,6 +205,8 @@ struct error *model_load(const struct repo_environment *env, const struct model_
         l->model.version = version;
         l->model.loaded_at_s = clock_wall_ns() / NS_PER_S;
         l->model.gpus = env->gpus;
+        l->model.device = GPU_HOST;
+        l->backend.device = GPU_HOST;
         l->model.responses = env->responses;
         l->model.on_unused = on_unused;
         l->model.on_left = on_left;

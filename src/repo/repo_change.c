@@ -273,6 +273,23 @@ static void plan_loads(struct change *c, const struct dir_fingerprint *fingerpri
         }
 }
 
+/* Loads those versions anew that would move to other devices. */
+static void load_moved(struct change *c) {
+        size_t n_kept = 0;
+
+        for (size_t i = 0; i < c->n_kept; i++) {
+                struct model *model = c->kept[i];
+
+                if (model_update_is_possible(loaded_model_of(model), c->files.config)) {
+                        c->kept[n_kept++] = model;
+                } else {
+                        add_load(c, model->version);
+                        model_unref(model);
+                }
+        }
+        c->n_kept = n_kept;
+}
+
 /* Takes `why`. The text is the same as that of a version that failed to load. */
 static struct error *not_updated(const struct change *c, const struct model *model,
                                  struct error *why) {
@@ -491,6 +508,7 @@ static struct error *run_change(struct change *c, const struct model_source *sou
                                 const struct dir_fingerprint *fingerprint) {
         TRY(check_needs(c));
         plan_loads(c, fingerprint);
+        load_moved(c);
         repo_publish_change(c->repo);
         run_loads(c);
         TRY(failure(c));

@@ -357,9 +357,8 @@ static void test_failures(void **state) {
                   "dims: 4 data_file: 'none' } } }",
                   FAKE_EXECUTE, NULL, ERR_NOT_FOUND, NULL, 1, 0 },
                 { "instance_group [{ kind: KIND_GPU }]", FAKE_EXECUTE, NULL, ERR_INVALID_ARG,
-                  "instance group m_0 of model m has kind KIND_GPU but server does not support "
-                  "GPUs",
-                  0, 0 },
+                  "instance group m_0 of model m has kind KIND_GPU but no GPUs are available", 0,
+                  0 },
                 { "runtime: 'libmissing.so'", FAKE_EXECUTE, NULL, ERR_INVALID_ARG, NULL, 0, 0 },
         };
 

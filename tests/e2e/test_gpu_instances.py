@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Instance groups on GPUs, on stand-ins of the driver: two devices of compute capability 9.0, and device 2 of 5.2.
+
+The backend "gpu" refuses a call when another device than its instance's is current on the thread."""
+import concurrent.futures
+
+import pytest
+import requests
+
+from gpus import model_text, opens_gpu_server
+from models import EXPLICIT, load, model_config, unload
+
+SECONDS = 20
+LIMITED = "--rate-limit=execution_count"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with opens_gpu_server(tmp_path_factory.mktemp("instances"), {"m": model_text()},
+                          *EXPLICIT) as running:
+        yield running
+
+
+def configured(server, group, name="m", **more):
+    """Writes the model with this instance group, or without one."""
+    text = model_text(**more)
+    begin = text.index("instance_group")
+    text = text[:begin] + group + text[text.index("\n", begin):]
+    (server.repository / name / "config.pbtxt").write_text(text)
+
+
+def infer_ok(server, name="m", count=1):
+    def one(i):
+        values = [float(i), 1.0]
+        reply = requests.post(f"{server.url}/v2/models/{name}/infer", timeout=SECONDS, json={
+            "inputs": [{"name": "INPUT0", "shape": [2], "datatype": "FP32", "data": values}],
+            "outputs": [{"name": "OUTPUT0"}]})
+        assert reply.status_code == 200, reply.text
+        assert reply.json()["outputs"][0]["data"] == values
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(count)))
+
+
+def groups(server, name="m"):
+    return [(group["name"], group["kind"], group["count"], group["gpus"])
+            for group in model_config(server, name)["instance_group"]]
+
+
+@pytest.mark.parametrize("group, expected", [
+    ("", [("m", "KIND_GPU", 1, [0, 1])]),
+    ("instance_group { kind: KIND_GPU }", [("m_0", "KIND_GPU", 1, [0, 1])]),
+    ("instance_group { count: 2 }", [("m_0", "KIND_GPU", 2, [0, 1])]),
+    ("instance_group { gpus: 1 }", [("m_0", "KIND_GPU", 1, [1])]),
+    ("instance_group { kind: KIND_GPU gpus: [ 1, 0 ] count: 3 }", [("m_0", "KIND_GPU", 3, [1, 0])]),
+    ("instance_group { kind: KIND_CPU }", [("m_0", "KIND_CPU", 1, [])]),
+    ("instance_group [ { kind: KIND_GPU gpus: 0 name: \"x\" }, { kind: KIND_CPU count: 2 } ]",
+     [("x", "KIND_GPU", 1, [0]), ("m_1", "KIND_CPU", 2, [])]),
+    ("instance_group [ { gpus: 0 secondary_devices { device_id: 3 } }, { gpus: 1 } ]",
+     [("m_0", "KIND_GPU", 1, [0]), ("m_1", "KIND_GPU", 1, [1])]),
+])
+def test_groups(server, group, expected):
+    configured(server, group)
+    load(server, "m")
+    assert groups(server) == expected
+    infer_ok(server, count=100)
+    unload(server, "m")
+
+
+@pytest.mark.parametrize("group, text", [
+    ("instance_group { kind: KIND_GPU gpus: 7 }",
+     "instance group m_0 of model m specifies invalid or unsupported gpu id 7. GPUs with at least the minimum "
+     "required CUDA compute compatibility of 6.000000 are: 0, 1"),
+    ("instance_group { kind: KIND_GPU gpus: [ 0, 2 ] }", "invalid or unsupported gpu id 2. "),
+    ("instance_group { kind: KIND_GPU gpus: -1 }", "invalid or unsupported gpu id -1. "),
+    ("instance_group { gpus: 2 }",
+     "instance group m_0 of model m has kind KIND_CPU but specifies one or more GPUs"),
+    ("instance_group { kind: KIND_CPU gpus: 0 }",
+     "instance group m_0 of model m has kind KIND_CPU but specifies one or more GPUs"),
+    ("instance_group { kind: KIND_MODEL gpus: 0 }",
+     "instance group m_0 of model m has kind KIND_MODEL but specifies one or more GPUs"),
+    ("instance_group { kind: KIND_GPU count: 2049 }",
+     "instance group m_0 of model m has count 2049: a model may have at most 4096 instances in all"),
+])
+def test_refused(server, group, text):
+    configured(server, group)
+    assert text in load(server, "m", expected=400).json()["error"]
+
+
+def test_no_gpus(tmp_path):
+    with opens_gpu_server(tmp_path, {"m": model_text()}, *EXPLICIT, DEVICES=0) as server:
+        assert ("instance group m_0 of model m has kind KIND_GPU but no GPUs are available"
+                in load(server, "m", expected=400).json()["error"])
+
+
+def test_old_devices_are_allowed(tmp_path):
+    with opens_gpu_server(tmp_path, {"m": model_text()}, *EXPLICIT,
+                          "--min-supported-compute-capability=5.0") as server:
+        load(server, "m")
+        assert groups(server) == [("m_0", "KIND_GPU", 1, [0, 1, 2])]
+        infer_ok(server, count=50)
+
+
+def test_backend_for_the_cpu(tmp_path):
+    """A backend that prefers the CPU stays there when a group names no kind."""
+    text = ('backend: "identity" max_batch_size: 0\n'
+            'input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }\n'
+            'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }\n')
+    with opens_gpu_server(tmp_path, {"m": text, "n": text + "instance_group { count: 2 }\n"}) as server:
+        assert groups(server) == [("m", "KIND_CPU", 1, [])]
+        assert groups(server, "n") == [("n_0", "KIND_CPU", 2, [])]
+        infer_ok(server)
+
+
+def test_updates(server):
+    """The instances follow the configuration, on the same devices and on others, and back to the CPU."""
+    for group in ("instance_group { kind: KIND_GPU gpus: 0 }",
+                  "instance_group { kind: KIND_GPU gpus: 0 count: 3 }",
+                  "instance_group { kind: KIND_GPU gpus: [ 0, 1 ] count: 2 }",
+                  "instance_group { kind: KIND_GPU gpus: [ 1, 0 ] count: 1 }",
+                  "instance_group [ { kind: KIND_GPU gpus: 1 }, { kind: KIND_CPU } ]",
+                  "instance_group { kind: KIND_CPU }",
+                  "instance_group { kind: KIND_GPU gpus: 1 }"):
+        configured(server, group)
+        load(server, "m")
+        infer_ok(server, count=40)
+    assert groups(server) == [("m_0", "KIND_GPU", 1, [1])]
+    unload(server, "m")
+
+
+@pytest.mark.parametrize("device, is_loaded", [(1, True), (0, False)])
+def test_rate_limiter_counts_by_device(tmp_path, device, is_loaded):
+    """A resource that only one device has is enough for an instance there, and not for one elsewhere."""
+    limit = 'rate_limiter { resources { name: "R" count: 1 } }'
+    with opens_gpu_server(tmp_path, {"m": model_text(gpus=[1])}, *EXPLICIT, LIMITED,
+                          f"--rate-limit-resource=R:1:{device}") as server:
+        configured(server, f"instance_group {{ kind: KIND_GPU gpus: 1 {limit} }}")
+        reply = load(server, "m", expected=None)
+        if is_loaded:
+            assert reply.status_code == 200, reply.text
+            infer_ok(server, count=10)
+        else:
+            assert 'Resource count for "R" is limited to 0' in reply.json()["error"]
+
+
+def test_load_limit(tmp_path):
+    """A device that is used beyond its limit takes no further model; another one does. What serves may change."""
+    models = {"a": model_text("add", gpus=[0], scratch="server"), "b": model_text(gpus=[0]),
+              "c": model_text(gpus=[1])}
+
+    def add():
+        reply = requests.post(f"{server.url}/v2/models/a/infer", timeout=SECONDS, json={
+            "inputs": [{"name": name, "shape": [2], "datatype": "FP32", "data": [1, 2]}
+                       for name in ("INPUT0", "INPUT1")]})
+        assert reply.status_code == 200, reply.text
+
+    with opens_gpu_server(tmp_path, models, *EXPLICIT, "--model-load-gpu-limit=0:0.0") as server:
+        load(server, "a")
+        add()  # takes the pool
+        reply = load(server, "b", expected=None)
+        assert reply.status_code != 200 and "can not load model 'b'" in reply.text
+        load(server, "c")
+        infer_ok(server, "c")
+        configured(server, "instance_group { kind: KIND_GPU gpus: 0 count: 2 }", name="a", op="add",
+                   scratch="server")
+        load(server, "a")
+        add()
