@@ -35,6 +35,7 @@
 #include <time.h>
 
 KIT_BACKEND_INLINE_SAFE;
+KIT_BACKEND_HOST_MEMORY;
 
 struct pair {
         const char *output; /* borrowed: the configuration */

@@ -83,6 +83,12 @@ TRITONSERVER_Error *kit_backend_config(TRITONBACKEND_Backend *backend, struct ki
 /* Returns an error when the server's API lacks something that this backend was built for. */
 TRITONSERVER_Error *kit_check_api_version(const char *backend_name);
 
+/* Placed once in a backend, this declares that it reads and writes tensors in main memory only, also
+ * those of instances on GPUs. The server copies what lies elsewhere. */
+#define KIT_BACKEND_HOST_MEMORY                                                                    \
+        extern TRITONBACKEND_ISPEC const int NESO_BACKEND_HOST_MEMORY;                             \
+        const int                            NESO_BACKEND_HOST_MEMORY = 1
+
 /* Placed once in a backend, this declares that its TRITONBACKEND_ModelInstanceExecute computes on
  * the calling thread and returns. The server may then call it on the thread that brought the
  * request, when measurements show that this is faster than waking another. Such a backend must not

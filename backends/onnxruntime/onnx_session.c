@@ -4,6 +4,7 @@
 #include "kit/beneath.h"
 #include "kit/scratch.h"
 #include "onnxruntime/external_data.h"
+#include "onnxruntime/gpu_providers.h"
 #include "onnxruntime/session_entries.h"
 
 #include <errno.h>
@@ -197,30 +198,26 @@ static TRITONSERVER_Error *add_op_libraries(const struct ort *ort, const struct 
 }
 
 static TRITONSERVER_Error *check_accelerators(const struct kit_model *model) {
-        const struct kit_json_value *all =
-                kit_json_find(kit_json_root(model->config), "optimization/execution_accelerators");
-        const struct kit_json_value *cpu = kit_json_find(all, "cpu_execution_accelerator/0");
+        const struct kit_json_value *cpu =
+                kit_json_find(kit_json_root(model->config),
+                              "optimization/execution_accelerators/cpu_execution_accelerator/0");
 
-        if (cpu != NULL)
-                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "unknown Execution Accelerator '%s' is requested",
-                                 kit_json_string(kit_json_find(cpu, "name"), ""));
-        if (kit_json_find(all, "gpu_execution_accelerator/0") != NULL)
-                KIT_LOG(TRITONSERVER_LOG_WARN,
-                        "model '%s': gpu_execution_accelerator is for GPU instances, which this "
-                        "build does not have; it is ignored",
-                        model->name);
-        return NULL;
+        if (cpu == NULL)
+                return NULL;
+        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "unknown Execution Accelerator '%s' is requested",
+                         kit_json_string(kit_json_find(cpu, "name"), ""));
 }
 
 static TRITONSERVER_Error *set_options(const struct ort *ort, const struct kit_model *model,
-                                       OrtSessionOptions *options) {
+                                       int device, OrtSessionOptions *options) {
         KIT_TRY(check_accelerators(model));
         KIT_TRY(set_optimization(ort, model, options));
         KIT_TRY(set_threads(ort, model, options));
         KIT_TRY(set_memory(ort, model, options));
         KIT_TRY(session_entries_set(ort, model, options));
-        return add_op_libraries(ort, model, options);
+        KIT_TRY(add_op_libraries(ort, model, options));
+        return gpu_providers_append(ort, model, device, options);
 }
 
 /* *ret is NULL when nothing differs from the defaults. */
@@ -421,7 +418,7 @@ static TRITONSERVER_Error *create_session(const struct ort *ort, const struct ki
                 return kit_error(TRITONSERVER_ERROR_UNAVAILABLE, "unable to read the file: %s",
                                  strerror(errno));
         ORT_TRY(ort, CreateSessionOptions(&options));
-        err = set_options(ort, model, options);
+        err = set_options(ort, model, session->device, options);
         if (err == NULL)
                 err = name_file(check_content(ort, model, path, fd, options), model, path);
         if (err == NULL)
@@ -464,11 +461,11 @@ static TRITONSERVER_Error *open_session(const struct kit_model *model, const cha
         return err != NULL ? err : new_run_options(session->ort, model, &session->run_options);
 }
 
-TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *model,
+TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *model, int device,
                                  struct session *ret) {
         TRITONSERVER_Error *err;
 
-        *ret = (struct session){ .ort = ort };
+        *ret = (struct session){ .ort = ort, .device = device };
         err = open_session(model, NULL, ret);
         if (err != NULL)
                 session_close(ret);
@@ -500,7 +497,7 @@ TRITONSERVER_Error *session_open_member(const struct ort *ort, const struct kit_
                                         const char *file, struct session *ret) {
         TRITONSERVER_Error *err;
 
-        *ret = (struct session){ .ort = ort, .is_member = true };
+        *ret = (struct session){ .ort = ort, .device = ON_CPU, .is_member = true };
         err = open_session(model, file, ret);
         if (err == NULL && model->max_batch_size > 0)
                 err = find_rows(model, file, ret);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A model file opened by ONNX Runtime, with the description of its inputs and outputs.
  *
- * One session serves all instances of a model. ONNX Runtime allows any number of threads to run it,
+ * One session serves all instances of a model on the CPU, and one those on each GPU. ONNX Runtime allows any number of threads to run it,
  * while a session per instance would have its own copy of the weights and its own thread pool.
  *
  * Model configuration, parameters (all optional):
@@ -49,11 +49,13 @@ struct session {
         size_t             n_required; /* inputs without a default */
         struct ort_tensor *outputs;    /* owned */
         size_t             n_outputs;
+        int                device;    /* that it computes on; ON_CPU */
         bool               is_member; /* the model has one file per member */
         int64_t            n_rows;    /* of a member's batches; 0: any number */
 };
 
-TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *model,
+/* `device`: of a GPU, or ON_CPU (gpu_providers.h). */
+TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *model, int device,
                                  struct session *ret);
 /* Opens one of several files of the version's directory, which may have a fixed number of rows. */
 TRITONSERVER_Error *session_open_member(const struct ort *ort, const struct kit_model *model,

@@ -112,6 +112,7 @@ static TRITONSERVER_Error *open_library(const char *library, struct ort *ort) {
         const char *const given[] = { library, NULL };
         const OrtApiBase *base;
         get_api_base_fn   get_base;
+        Dl_info           where;
         void             *loaded;
 
         KIT_TRY(ort_load(library != NULL ? given : default_libraries, &loaded, &library));
@@ -127,6 +128,10 @@ static TRITONSERVER_Error *open_library(const char *library, struct ort *ort) {
                                  "'%s' is ONNX Runtime %s, which lacks version %d of its API that "
                                  "the onnxruntime backend was built for",
                                  library, base->GetVersionString(), ORT_API_VERSION);
+        /* The loader's name of it has the folder. */
+        ort->library = strdup(dladdr(*(void **)&get_base, &where) != 0 ? where.dli_fname : library);
+        if (ort->library == NULL)
+                return kit_error_no_memory(strlen(library), "the name of a library");
         KIT_LOG(TRITONSERVER_LOG_VERBOSE, "ONNX Runtime %s from '%s', API version %d",
                 base->GetVersionString(), library, ORT_API_VERSION);
         return NULL;
@@ -252,5 +257,6 @@ void ort_close(struct ort *ort) {
                 ort->api->ReleaseMemoryInfo(ort->cpu);
         if (ort->env != NULL)
                 ort->api->ReleaseEnv(ort->env);
+        free(ort->library);
         free(ort);
 }

@@ -30,6 +30,7 @@
 
 struct ort {
         const OrtApi  *api;
+        char          *library;   /* owned: its path, as the loader found it */
         OrtEnv        *env;       /* owned */
         OrtMemoryInfo *cpu;       /* owned: where the buffers of requests are */
         OrtAllocator  *allocator; /* borrowed: the library's default */

@@ -4,9 +4,12 @@
  *
  * Backend state: struct backend. Model state: struct model. Instance state: struct instance.
  */
+#include "kit/model.h"
 #include "python/complete.h"
 #include "python/python_instance.h"
 #include "python/stacks.h"
+
+KIT_BACKEND_HOST_MEMORY;
 
 /* An entry point of Neso, see triton/core/neso.h. */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *NESOBACKEND_ModelInstanceStacks(

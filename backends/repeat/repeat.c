@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+KIT_BACKEND_HOST_MEMORY;
+
 /* Interval of the check for cancellation during a delay. */
 #define LOOK_EVERY_NS UINT64_C(20000000)
 

@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+KIT_BACKEND_HOST_MEMORY;
+
 struct instance {
         struct kit_job_pool pool;
 };

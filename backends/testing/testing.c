@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "testing/testing.h"
 
+#include "kit/model.h"
 #include "kit/scratch.h"
 
 #include <signal.h>
@@ -8,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+KIT_BACKEND_HOST_MEMORY;
 
 /* Number of instances made, of all models. */
 static atomic_uint_least64_t n_made;

@@ -10,6 +10,7 @@
 
 /* A backend of ours whose execute() may run on a loop's thread exports this constant with the value 1. */
 #define INLINE_SAFE_SYMBOL "NESO_BACKEND_INLINE_SAFE"
+#define HOST_MEMORY_SYMBOL "NESO_BACKEND_HOST_MEMORY"
 
 #define FIND(b, member, symbol)                                                                    \
         (b)->entry.member = (__typeof__((b)->entry.member))dl_find((b)->library, symbol)
@@ -32,7 +33,9 @@ static struct error *find_entry_points(struct backend *b) {
         FIND(b, instance_stacks, "NESOBACKEND_ModelInstanceStacks");
 
         const int *inline_safe = (const int *)(void *)dl_find(b->library, INLINE_SAFE_SYMBOL);
+        const int *host_memory = (const int *)(void *)dl_find(b->library, HOST_MEMORY_SYMBOL);
 
+        b->wants_host_memory = host_memory != NULL && *host_memory == 1;
         b->is_inline_safe = inline_safe != NULL && *inline_safe == 1;
         return NULL;
 }

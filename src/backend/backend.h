@@ -76,6 +76,7 @@ struct backend {
         struct message               *config; /* owned; {"cmdline":{…}} */
         TRITONBACKEND_ExecutionPolicy policy;
         void                         *state; /* belongs to the backend */
+        bool wants_host_memory; /* it declares that it does not look at the memory types of tensors */
         bool is_inline_safe;                 /* it declares that execute() never blocks for long */
 };
 

@@ -123,6 +123,8 @@ static void make_labels(struct model_stats *s, const struct model_stats_options 
         if (o->namespace != NULL && *o->namespace != '\0')
                 labels[n++] = (struct metric_label){ "namespace", o->namespace };
         s->labels = labels_with(labels, n, NULL, NULL);
+        s->gpu_labels =
+                labels_with(labels, n, o->gpu_uuid != NULL ? "gpu_uuid" : NULL, o->gpu_uuid);
         for (size_t why = 0; why < ARRAY_LEN(reasons); why++)
                 s->failure_labels[why] = labels_with(labels, n, "reason", reasons[why]);
         s->path_labels[0] = labels_with(labels, n, "path", "inline");
@@ -198,6 +200,7 @@ void model_stats_free(struct model_stats *s) {
         mutex_done(&s->memory_lock);
         free(s->memory);
         free(s->labels);
+        free(s->gpu_labels);
         for (size_t i = 0; i < ARRAY_LEN(s->failure_labels); i++)
                 free(s->failure_labels[i]);
         for (size_t i = 0; i < ARRAY_LEN(s->path_labels); i++)

@@ -102,6 +102,7 @@ static uint64_t counted(const struct page *p, uint64_t value) {
         return p->options->counter_latencies ? value : 0;
 }
 
+/* What instances count has the label of their GPU; what the cache counts has not. */
 static void print_counters(const struct page *p, const struct counter_family *f, bool needs_cache) {
         bool has_head = false;
 
@@ -115,7 +116,9 @@ static void print_counters(const struct page *p, const struct counter_family *f,
                         prometheus_head(p->out, f->name, f->help, METRIC_COUNTER);
                 has_head = true;
                 value = counted(p, f->is_duration ? value / NS_PER_US : value);
-                prometheus_sample(p->out, f->name, model->stats->labels, (double)value);
+                prometheus_sample(p->out, f->name,
+                                  needs_cache ? model->stats->labels : model->stats->gpu_labels,
+                                  (double)value);
         }
 }
 

@@ -59,7 +59,8 @@ struct model_stats_options {
         const char *model;
         const char *namespace; /* NULL or "": no label */
         int64_t                    version;
-        const struct metric_label *tags; /* metric_tags of the configuration */
+        const char                *gpu_uuid; /* of the one GPU of all instances; NULL: none */
+        const struct metric_label *tags;     /* metric_tags of the configuration */
         size_t                     n_tags;
         bool                       has_cache; /* the families of the response cache are printed */
         bool                       is_decoupled;  /* response_stats, first-response histogram */

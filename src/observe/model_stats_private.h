@@ -110,8 +110,9 @@ struct model_stats {
         struct model_metrics *metrics; /* borrowed: outlives its models */
         bool                  has_cache;
         bool                  is_decoupled;
-        double                load_secs; /* guarded by the lock of model_metrics */
-        char                 *labels;    /* owned, as the next ones; `{model="m",version="1"}` */
+        double                load_secs;  /* guarded by the lock of model_metrics */
+        char                 *labels;     /* owned, as the next ones; `{model="m",version="1"}` */
+        char                 *gpu_labels; /* with gpu_uuid="…"; the same without a GPU */
         char                 *failure_labels[N_FAILURE_REASONS]; /* with reason="…" */
         char                 *path_labels[2]; /* with path="…": inline, queued */
 

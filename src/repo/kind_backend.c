@@ -99,7 +99,8 @@ static void set_devices(struct loaded_model *l) {
 
         l->backend.device = d.first;
         l->model.device = d.only;
-        l->model.takes_device_memory = d.has_no_cpu && can_use_gpus(l->backend.backend);
+        l->model.takes_device_memory = d.has_no_cpu && can_use_gpus(l->backend.backend) &&
+                                       !l->backend.backend->wants_host_memory;
 }
 
 static void start_main(void *arg) {

@@ -102,6 +102,7 @@ static struct error *check_completed(struct loaded_model *l) {
 
 /* Makes the statistics. The metric tags of the configuration become labels. */
 static void make_stats(struct loaded_model *l) {
+        const struct gpu_info        *gpu = gpus_find(l->env->gpus, l->model.device);
         const Inference__ModelConfig *pb = l->model.config->pb;
         struct metric_label          *tags = mem_zalloc((pb->n_metric_tags + 1) * sizeof(*tags));
         bool                          has_sequences = pb->scheduling_choice_case ==
@@ -116,6 +117,7 @@ static void make_stats(struct loaded_model *l) {
                                         .model = l->name,
                                         .namespace = l->namespace,
                                         .version = l->model.version,
+                                        .gpu_uuid = gpu != NULL ? gpu->uuid : NULL,
                                         .tags = tags,
                                         .n_tags = pb->n_metric_tags,
                                         .has_cache = l->model.cache != NULL,

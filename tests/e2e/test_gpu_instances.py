@@ -7,6 +7,7 @@ import concurrent.futures
 import pytest
 import requests
 
+import scrape
 from gpus import model_text, opens_gpu_server
 from models import EXPLICIT, load, model_config, unload
 
@@ -165,3 +166,20 @@ def test_load_limit(tmp_path):
                    scratch="server")
         load(server, "a")
         add()
+
+
+def test_metrics_name_the_gpu(tmp_path):
+    """What a model on one GPU counts has the label gpu_uuid, other models' metrics have it not."""
+    models = {"one": model_text(gpus=[1]), "cpu": model_text(kind="KIND_CPU")}
+    with opens_gpu_server(tmp_path, models) as server:
+        infer_ok(server, "one", count=3)
+        infer_ok(server, "cpu", count=2)
+        page = scrape.page(server).text
+        lines = [line for line in page.splitlines() if line.startswith("nv_inference_")]
+        success = {line.rpartition(" ")[2]: line for line in lines if "_request_success{" in line}
+        assert 'gpu_uuid="GPU-' in success["3"] and 'model="one"' in success["3"]
+        assert 'gpu_uuid' not in success["2"] and 'model="cpu"' in success["2"]
+        for family in ("count", "exec_count", "request_duration_us", "compute_infer_duration_us"):
+            labels = [line for line in lines if line.startswith(f"nv_inference_{family}{{")]
+            assert sorted("gpu_uuid" in line for line in labels) == [False, True], labels
+        assert not [line for line in lines if "pending_request" in line and "gpu_uuid" in line]

@@ -35,6 +35,9 @@ MODELS = {
     "seen_on_cpu": identity(more='output { name: "WHERE" data_type: TYPE_INT32 dims: [ 1, 2 ] }\n'
                                  "instance_group { kind: KIND_CPU }\n",
                             backend="gpu", max_batch_size=0),
+    "seen_on_gpu": identity(more='output { name: "WHERE" data_type: TYPE_INT32 dims: [ 1, 2 ] }\n'
+                                 "instance_group { kind: KIND_GPU gpus: [ 1 ] }\n",
+                            backend="gpu", max_batch_size=0),
     "ensemble": ('platform: "ensemble"\nmax_batch_size: 8\n'
                  'input { name: "INPUT0" data_type: TYPE_INT32 dims: -1 }\n'
                  'output { name: "OUTPUT0" data_type: TYPE_INT32 dims: -1 }\n'
@@ -134,6 +137,14 @@ def test_what_a_backend_on_the_cpu_sees(client, given, seen):
     """Pinned memory in place of the GPU's, also for a backend that would look at the type."""
     [answer] = client.run(f"seen_on_cpu {DEVICE_0} {tensor(given, VALUES, shape=(6,))}")
     assert answer == {"OUTPUT0": (PLACES[DEVICE_0], VALUES), "WHERE": (PLACES[DEVICE_0], numbers(*seen))}
+
+
+@pytest.mark.parametrize("given, seen", [(CPU, (0, 0)), (DEVICE_1, (2, 1))])
+def test_what_a_backend_on_gpus_sees(client, given, seen):
+    """What the client gave, and its memory for the outputs."""
+    for wanted in (CPU, DEVICE_1):
+        [answer] = client.run(f"seen_on_gpu {wanted} {tensor(given, VALUES, shape=(6,))}")
+        assert answer == {"OUTPUT0": (PLACES[wanted], VALUES), "WHERE": (PLACES[wanted], numbers(*seen))}
 
 
 def test_empty_tensors(client):

@@ -55,7 +55,7 @@ static void open_place(struct place *p, uint64_t pool_bytes) {
                                  "output { name: 'Y' data_type: TYPE_FP32 dims: 1 } ");
         p->fake->model.gpus = cuda.gpus;
         p->fake->model.takes_device_memory = true;
-        p->fake->model.device = -2;
+        p->fake->model.device = GPU_SEVERAL;
         p->req = fake_request(p->fake);
         p->states = implicit_states_new(&p->specs, STATES_OF_SEQUENCE);
         assert_non_null(p->states);

@@ -128,7 +128,7 @@ static void test_several_devices(void **state) {
 
         (void)state;
         OPEN(&p, POOL_BYTES, true, LINE, 0, 1, 1);
-        p.b.models[1].fake->model.device = -2;
+        p.b.models[1].fake->model.device = GPU_SEVERAL;
         run_line(&p);
         assert_ptr_equal(seen[1].input, seen[0].output);
         assert_int_equal(seen[1].id, 0);
