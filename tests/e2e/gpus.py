@@ -5,10 +5,16 @@
         ...
 
 A server that misuses the driver is ended by a report, and leaks are reported at its end: either fails the test.
+
+With NESO_TESTS_REAL_GPU=1 in the environment the machine's own driver is used instead. Tests that set something of
+the stand-ins are skipped then, and models on devices that the machine lacks are left out.
 """
 import contextlib
+import ctypes
+import functools
 import os
 import pathlib
+import re
 
 import pytest
 
@@ -16,6 +22,7 @@ from conftest import BUILD, Server, write_repository
 
 FOLDER = BUILD / "tests" / "gpu"
 BACKEND = BUILD / "tests" / "e2e" / "libtriton_gpu.so"
+REAL = os.environ.get("NESO_TESTS_REAL_GPU") == "1"
 
 
 def require_gpus():
@@ -38,9 +45,36 @@ def backend_directory():
 
 def environment(report, **settings):
     """Of a process that finds stand-ins of GPUs, with NESO_FAKE_GPU_<setting> for each."""
+    if REAL and settings:
+        pytest.skip("a real GPU has no such settings: " + ", ".join(settings))
+    if REAL:
+        return {}
     path = os.environ.get("LD_LIBRARY_PATH", "")
     return {"LD_LIBRARY_PATH": f"{FOLDER}:{path}".rstrip(":"), "NESO_FAKE_GPU_REPORT": str(report),
             **{f"NESO_FAKE_GPU_{name}": str(value) for name, value in settings.items()}}
+
+
+@functools.cache
+def device_count():
+    """Of the machine's own driver."""
+    cuda, n = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(n)) == 0
+    return n.value
+
+
+NAMED = re.compile(r'(?:model_name: |key: "next" value \{ string_value: )"(\w+)"')
+
+
+def on_real_devices(models):
+    """Without those on a device that the machine lacks, and without those that name such a model."""
+    n = device_count()
+    gone = {name for name, text in models.items()
+            if any(int(device) >= n for device in re.findall(r"\d+", " ".join(re.findall(r"gpus: \[(.*?)\]", str(text)))))}
+    while True:
+        more = {name for name, text in models.items() if gone.intersection(NAMED.findall(str(text)))} - gone
+        if not more:
+            return {name: text for name, text in models.items() if name not in gone}
+        gone |= more
 
 
 def command(variables):
@@ -70,7 +104,7 @@ def opens_gpu_server(folder, models, *options, **settings):
     folder = pathlib.Path(folder)
     repository = folder / "repository"
     repository.mkdir(parents=True, exist_ok=True)
-    write_repository(repository, models)
+    write_repository(repository, on_real_devices(models) if REAL else models)
     with fake_gpus(folder, **settings) as variables:
         server = GpuServer(repository, variables, options)
         try:
