@@ -133,7 +133,7 @@ faults: all
 # Models on stand-ins of GPUs (tests/gpu), and modules whose models of the identity backend run there a second time;
 # left out are their tests of a server without GPUs.
 GPU_MODULES = http_infer grpc_infer grpc_stream inference_matrix inference_random large_tensors ensembles cache \
-        dynamic_batching shared_memory
+        dynamic_batching shared_memory cuda_shared_memory
 gpu: everything
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e/test_gpu.py
 	@NESO_TESTS_ON_GPU=1 $(PYTHON) -m pytest -q -p no:cacheprovider $(GPU_MODULES:%=tests/e2e/test_%.py) \

@@ -24,9 +24,13 @@ struct option_name {
 };
 
 static const struct option_name of_cuda[] = {
-        { "cudnn_conv_algo_search", "cudnn_conv_algo_search", { "EXHAUSTIVE", "HEURISTIC", "DEFAULT" } },
+        { "cudnn_conv_algo_search",
+          "cudnn_conv_algo_search",
+          { "EXHAUSTIVE", "HEURISTIC", "DEFAULT" } },
         { "gpu_mem_limit", "gpu_mem_limit", { NULL } },
-        { "arena_extend_strategy", "arena_extend_strategy", { "kNextPowerOfTwo", "kSameAsRequested" } },
+        { "arena_extend_strategy",
+          "arena_extend_strategy",
+          { "kNextPowerOfTwo", "kSameAsRequested" } },
         { "do_copy_in_default_stream", "do_copy_in_default_stream", { "0", "1" } },
         { "cudnn_conv_use_max_workspace", "cudnn_conv_use_max_workspace", { "0", "1" } },
         { "enable_cuda_graph", "enable_cuda_graph", { "0", "1" } },
@@ -106,8 +110,8 @@ bool gpu_providers_exist(const struct ort *ort) {
                 return false;
         }
         if (!is_listed || name == NULL ||
-            snprintf(path, sizeof(path), "%.*s/libonnxruntime_providers_cuda.so", n, ort->library) >=
-                    (int)sizeof(path))
+            snprintf(path, sizeof(path), "%.*s/libonnxruntime_providers_cuda.so", n,
+                     ort->library) >= (int)sizeof(path))
                 return false;
         return access(path, R_OK) == 0;
 }
@@ -119,11 +123,12 @@ static TRITONSERVER_Error *check_provider(const struct ort *ort, const struct ki
         KIT_TRY(find_provider(ort, provider, &is_there));
         if (is_there)
                 return NULL;
-        return kit_error(TRITONSERVER_ERROR_UNAVAILABLE,
-                         "model '%s' has instances on GPUs: the library of ONNX Runtime '%s' has no "
-                         "%s. Name one that has it with "
-                         "--backend-config=onnxruntime,library=<path>",
-                         model->name, ort->library, provider);
+        return kit_error(
+                TRITONSERVER_ERROR_UNAVAILABLE,
+                "model '%s' has instances on GPUs: the library of ONNX Runtime '%s' has no "
+                "%s. Name one that has it with "
+                "--backend-config=onnxruntime,library=<path>",
+                model->name, ort->library, provider);
 }
 
 /* Takes the runtime's error, which says why, but not of which library. */
@@ -134,8 +139,8 @@ static TRITONSERVER_Error *cannot_use(TRITONSERVER_Error *why, const struct ort 
         if (why == NULL)
                 return NULL;
         err = kit_error(TRITONSERVER_ErrorCode(why),
-                        "model '%s': the library of ONNX Runtime '%s' cannot use %s: %s", model->name,
-                        ort->library, provider, TRITONSERVER_ErrorMessage(why));
+                        "model '%s': the library of ONNX Runtime '%s' cannot use %s: %s",
+                        model->name, ort->library, provider, TRITONSERVER_ErrorMessage(why));
         TRITONSERVER_ErrorDelete(why);
         return err;
 }
@@ -146,11 +151,11 @@ static TRITONSERVER_Error *append_cuda(const struct ort *ort, const struct optio
         TRITONSERVER_Error       *err;
 
         ORT_TRY(ort, CreateCUDAProviderOptions(&cuda));
-        err = ort_error(ort,
-                        ort->api->UpdateCUDAProviderOptions(cuda, o->keys, o->values, o->n));
+        err = ort_error(ort, ort->api->UpdateCUDAProviderOptions(cuda, o->keys, o->values, o->n));
         if (err == NULL)
-                err = ort_error(ort, ort->api->SessionOptionsAppendExecutionProvider_CUDA_V2(options,
-                                                                                             cuda));
+                err = ort_error(ort,
+                                ort->api->SessionOptionsAppendExecutionProvider_CUDA_V2(options,
+                                                                                        cuda));
         ort->api->ReleaseCUDAProviderOptions(cuda);
         return err;
 }
@@ -173,8 +178,9 @@ static TRITONSERVER_Error *append_tensorrt(const struct ort *ort, const struct o
 /* ---- CUDA ------------------------------------------------------------------------------------ */
 
 /* `given`: the parameters of an accelerator; NULL: those of the model. */
-static TRITONSERVER_Error *use_cuda(const struct ort *ort, const struct kit_model *model, int device,
-                                    const struct kit_json_value *given, OrtSessionOptions *options) {
+static TRITONSERVER_Error *use_cuda(const struct ort *ort, const struct kit_model *model,
+                                    int device, const struct kit_json_value *given,
+                                    OrtSessionOptions *options) {
         struct options o;
 
         KIT_TRY(check_provider(ort, model, "CUDAExecutionProvider"));

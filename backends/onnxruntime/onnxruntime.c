@@ -32,7 +32,7 @@ struct model {
         struct session   session; /* on the CPU, or on the first GPU if all instances are on GPUs */
         struct run_plan  plan;
         struct members
-                members; /* with members, the two above serve only instances that have none */
+                members;     /* with members, the two above serve only instances that have none */
         struct on_gpu *gpus; /* owned; of the other GPUs */
         size_t         n_gpus;
 };
@@ -93,10 +93,11 @@ static int next_device(const struct model *model) {
 
                 if (strcmp(kit_json_string(kit_json_find(g, "kind"), ""), "KIND_GPU") != 0)
                         continue;
-                for (const struct kit_json_value *at = gpus != NULL ? gpus->first : NULL; at != NULL;
-                     at = at->next) {
+                for (const struct kit_json_value *at = gpus != NULL ? gpus->first : NULL;
+                     at != NULL; at = at->next) {
                         int  device = (int)kit_json_int(at, ON_CPU);
-                        bool is_open = model->session.ort != NULL && model->session.device == device;
+                        bool is_open =
+                                model->session.ort != NULL && model->session.device == device;
 
                         for (size_t i = 0; i < model->n_gpus; i++)
                                 is_open = is_open || model->gpus[i].session.device == device;

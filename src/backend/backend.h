@@ -77,7 +77,7 @@ struct backend {
         TRITONBACKEND_ExecutionPolicy policy;
         void                         *state; /* belongs to the backend */
         bool wants_host_memory; /* it declares that it does not look at the memory types of tensors */
-        bool is_inline_safe;                 /* it declares that execute() never blocks for long */
+        bool is_inline_safe;    /* it declares that execute() never blocks for long */
 };
 
 /* Takes the text of config_json (an overflowed buffer is an error). `gpus` may be NULL. */

@@ -207,7 +207,7 @@ void gpu_metrics_print(struct gpu_metrics *m, struct strbuf *out) {
 /* Unknown values are left out. */
 static void put_known(struct json_writer *w, const struct gpu_readings *readings) {
         static const char *const keys[N_GPU_READINGS] = {
-                [GPU_UTILIZATION] = "utilization",      [GPU_MEMORY_TOTAL] = NULL,
+                [GPU_UTILIZATION] = "utilization",       [GPU_MEMORY_TOTAL] = NULL,
                 [GPU_MEMORY_USED] = "memory_used_bytes", [GPU_POWER] = "power_watts",
                 [GPU_POWER_LIMIT] = "power_limit_watts", [GPU_ENERGY] = "energy_joules",
         };

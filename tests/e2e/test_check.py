@@ -291,8 +291,8 @@ def test_json(tmp_path):
         "problems": [{
             "severity": "error", "file": f"{tmp_path}/bad/config.pbtxt", "line": 18, "column": 5,
             "field": "instance_group[0].kind",
-            "message": "instance group bad_0 of model bad has kind KIND_GPU but server does not "
-                       "support GPUs"}]}
+            "message": "instance group bad_0 of model bad has kind KIND_GPU but no GPUs are "
+                       "available"}]}
     assert good["problems"] == [] and good["versions"] == [1]
     assert good["config"]["backend"] == "identity"
 

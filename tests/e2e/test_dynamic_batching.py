@@ -490,8 +490,8 @@ def test_gpus_are_refused(tmp_path):
     index = requests.post(f"{running.url}/v2/repository/index", timeout=20).json()
     assert running.stop() == 0
     assert index == [{"name": "gpu", "version": "1", "state": "UNAVAILABLE", "reason": (
-        "Invalid argument: instance group gpu_0 of model gpu has kind KIND_GPU but server does "
-        "not support GPUs")}]
+        "Invalid argument: instance group gpu_0 of model gpu has kind KIND_GPU but no GPUs "
+        "are available")}]
 
 
 def test_batch_that_is_too_large(server):

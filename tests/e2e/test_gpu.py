@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Models on GPUs, over both protocols: the server runs on stand-ins of the driver, which end it when it uses a
 device wrongly or leaves memory behind."""
+import os
+
 import numpy
 import pytest
 import requests
@@ -13,7 +15,7 @@ from models import EXPLICIT, load, unload
 
 SECONDS = 20
 GPU, PINNED, CPU = 2, 1, 0
-RELOADS = 200
+RELOADS = int(os.environ.get("NESO_RELOADS", "200"))
 TAKES_SECONDS = 15
 
 CONTENTS = {
@@ -164,7 +166,7 @@ def ask_over_http(server, model):
 
 
 def test_reloads_leave_nothing(tmp_path):
-    """Each of 200 loads takes 1 MiB of a device that has 128: what it left would end the server or the test."""
+    """Each of 200 loads (NESO_RELOADS) takes 1 MiB of a device that has 128: what it left would end the server or the test."""
     models = {"add": model_text("add"), "scratch": model_text("add", scratch="server")}
     with opens_gpu_server(tmp_path, models, *EXPLICIT, MEMORY=128 << 20) as server:
         for i in range(RELOADS):

@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from conftest import BUILD, Server, write_repository
-from gpus import opens_gpu_server
+from gpus import model_text, opens_gpu_server
 from models import load, unload
 from test_startup_and_stop import IDENTITY, messages
 
@@ -173,3 +173,33 @@ def test_loads_look_at_the_limit(tmp_path):
                                "encountered;\n")
         load(server, "on_1")
         load(server, "on_cpu")
+
+
+ADD = {"inputs": [{"name": name, "shape": [2], "datatype": "FP32", "data": [1, 2]}
+                  for name in ("INPUT0", "INPUT1")]}
+
+
+def test_limit_of_loads(tmp_path):
+    """The pool of device 0, of which the first model takes its memory, is an eighth of the device."""
+    models = {"first": model_text("add", gpus=[0], scratch="server"),
+              "second": model_text("add", gpus=[0]), "on_1": model_text("add", gpus=[1]),
+              "on_both": model_text("add"), "on_cpu": model_text("add", kind="KIND_CPU")}
+    with opens_gpu_server(tmp_path, models, "--model-control-mode=explicit",
+                          "--model-load-gpu-limit=0:0.1", MEMORY=512 << 20) as server:
+        load(server, "first")
+        load(server, "second")
+        unload(server, "second")
+        reply = requests.post(f"{server.url}/v2/models/first/infer", json=ADD, timeout=20)
+        assert reply.status_code == 200, reply.text
+        for name in ("second", "on_both"):
+            refused = load(server, name, expected=None)
+            assert refused.status_code == 400
+            assert re.search(f"can not load model '{name}': memory limit of GPU 0 has been exceeded: "
+                             r"0\.12\d of its memory is in use, --model-load-gpu-limit is 0\.100",
+                             server.text()), server.text()
+        load(server, "on_1")
+        load(server, "on_cpu")
+        page, _ = families(server)
+        assert '"} 67108864\n' in page.partition("# TYPE neso_gpu_memory_pool_total_bytes")[2]
+        assert requests.post(f"{server.url}/v2/models/first/infer", json=ADD,
+                             timeout=20).status_code == 200

@@ -805,12 +805,13 @@ static void test_gpu_needs_a_provider(void **state) {
         TRITONSERVER_Error *err;
 
         (void)state;
-        set_model("good/simple", "{\"name\":\"simple\",\"max_batch_size\":8,\"input\":["
-                                 "{\"name\":\"INPUT0\",\"data_type\":\"TYPE_INT32\",\"dims\":[16]},"
-                                 "{\"name\":\"INPUT1\",\"data_type\":\"TYPE_INT32\",\"dims\":[16]}],"
-                                 "\"output\":[{\"name\":\"OUTPUT0\",\"data_type\":\"TYPE_INT32\","
-                                 "\"dims\":[16]}],\"instance_group\":[{\"kind\":\"KIND_GPU\","
-                                 "\"gpus\":[1]}]}");
+        set_model("good/simple",
+                  "{\"name\":\"simple\",\"max_batch_size\":8,\"input\":["
+                  "{\"name\":\"INPUT0\",\"data_type\":\"TYPE_INT32\",\"dims\":[16]},"
+                  "{\"name\":\"INPUT1\",\"data_type\":\"TYPE_INT32\",\"dims\":[16]}],"
+                  "\"output\":[{\"name\":\"OUTPUT0\",\"data_type\":\"TYPE_INT32\","
+                  "\"dims\":[16]}],\"instance_group\":[{\"kind\":\"KIND_GPU\","
+                  "\"gpus\":[1]}]}");
         err = TRITONBACKEND_ModelInitialize(&model);
         if (strstr(TRITONSERVER_ErrorMessage(err), "CUDAExecutionProvider") == NULL)
                 fail_msg("%s", TRITONSERVER_ErrorMessage(err));
