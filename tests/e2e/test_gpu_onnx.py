@@ -108,6 +108,19 @@ def test_instances_on_cpu_and_gpu(file, on_cpu, tmp_path):
     assert providers == ["cuda device_id=1"] and answer == on_cpu
 
 
+def test_instances_on_cpu_and_several_gpus(file, on_cpu, tmp_path):
+    """Each session stays where it is when further devices get theirs: instances of all of them answer."""
+    place = Place(tmp_path, file / "simple", GROUP % "0, 1" + " instance_group { kind: KIND_CPU }")
+    with fake_gpus(tmp_path) as environment:
+        server = place.start(environment)
+        try:
+            answers = [ask(server) for _ in range(12)]
+        finally:
+            assert server.stop() == 0, server.text()
+    assert place.providers == ["cuda device_id=0", "cuda device_id=1"]
+    assert answers == [on_cpu] * 12
+
+
 def test_no_kind_is_the_gpus(file, on_cpu, tmp_path):
     """As the reference server does where the library can use them."""
     _, providers, answer = run(tmp_path, file / "simple", "")
