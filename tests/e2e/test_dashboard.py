@@ -85,7 +85,7 @@ def test_the_page_and_all_that_it_names_are_there_with_a_strict_policy(server):
     scripts = [fetch(server, name).body.decode() for name in names if name.endswith("app.js")]
     modules = {"/dashboard/" + name for script in scripts
                for name in re.findall(r'from "\./(\w+\.js)"', script)}
-    assert len(modules) == 7
+    assert len(modules) == 8
     for path in ["/dashboard", *names, *modules, "/dashboard/infer.js", "/dashboard/graph.js"]:
         answer = fetch(server, path)
         assert answer.status == 200, path

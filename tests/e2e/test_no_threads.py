@@ -28,7 +28,8 @@ NO_THREAD = "no thread for this request: "
 # Answered on the loop while no backend has to be asked.
 READY = ("/v2/health/ready", "/v2/models/m/ready", "/v2/models/m/versions/1/ready")
 # Those that run on a thread of their own.
-NEED_A_THREAD = ("/v2/dashboard", "/v2/models/stats", "/v2/models/m/stacks", "/v2/models/m/versions/1/stacks",
+NEED_A_THREAD = ("/v2/dashboard", "/v2/gpus", "/v2/models/stats", "/v2/models/m/stacks",
+                 "/v2/models/m/versions/1/stacks",
                  "/v2/models/m/config/source", "/v2/models/m/versions/1/config/source",
                  "/v2/repository/index", "/v2/repository/r/index",
                  "/v2/repository/models/m/load", "/v2/repository/models/m/unload")
