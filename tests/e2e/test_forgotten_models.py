@@ -41,6 +41,8 @@ def test_unloaded(server):
     for name in names:
         post(server, name, "load", json=sent())
         post(server, name, "unload")
+        # They are remembered in the order of their ends, which may come after the answer.
+        wait_until(lambda name=name: rows(server, name) == {name: ("UNAVAILABLE", "unloaded")})
     expected = dict.fromkeys(names[-REMEMBERED:], ("UNAVAILABLE", "unloaded"))
     wait_until(lambda: rows(server, "brought_") == expected, lambda: f"{rows(server, 'brought_')}")
     assert rows(server, "kept") == {"kept": ("READY", None)}
