@@ -138,6 +138,7 @@ gpu: everything
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e/test_gpu.py
 	@NESO_TESTS_ON_GPU=1 $(PYTHON) -m pytest -q -p no:cacheprovider $(GPU_MODULES:%=tests/e2e/test_%.py) \
 		--deselect tests/e2e/test_dynamic_batching.py::test_gpus_are_refused \
+		--deselect tests/e2e/test_cuda_shared_memory.py::test_bench_without_a_gpu \
 		--deselect tests/e2e/test_shared_memory.py::test_cuda
 
 # Nothing grows over many requests, loads, sequences, connections, hours; the report is in build/length.
