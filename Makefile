@@ -40,7 +40,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
 
 .PHONY: all everything demo check clang asan tsan arm64 fuzz fuzz-coverage install clean setup format reference
 .PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults length
-.PHONY: boards browser stores balancers slurm kubernetes llama gpu gpu-fake deb tarball image image-check
+.PHONY: boards browser stores balancers slurm kubernetes llama check-gpu check-gpu-fake deb tarball image image-check
 .PHONY: faults-disk faults-processes faults-clock gpu
 
 # What users get, and nothing else.
@@ -188,10 +188,10 @@ llama: all
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/llama
 
 # What GPUs do, on those of this machine; and the same on the stand-ins of tests/gpu.
-gpu:
+check-gpu:
 	@PYTHON="$(PYTHON)" NESO_BUILD="$(abspath $(BUILD))" tools/check_gpu.sh
 
-gpu-fake:
+check-gpu-fake:
 	@PYTHON="$(PYTHON)" NESO_BUILD="$(abspath $(BUILD))" tools/check_gpu.sh --fake
 
 # The manifests of deploy/kubernetes: kubectl renders them, and the schemas of the APIs check every object.
