@@ -125,19 +125,35 @@ static TRITONSERVER_Error *open_on(const struct ort *ort, const struct model *mo
         return run_plan_init(&ret->plan, &model->kit, &ret->session);
 }
 
-static TRITONSERVER_Error *open_gpus(const struct ort *ort, struct model *model) {
-        int device;
+/* An upper limit: a device may be in several groups. */
+static size_t count_devices(const struct kit_model *model) {
+        const struct kit_json_value *groups =
+                kit_json_find(kit_json_root(model->config), "instance_group");
+        size_t n = 0;
 
-        while ((device = next_device(model)) != ON_CPU) {
-                struct on_gpu *more =
-                        realloc(model->gpus, (model->n_gpus + 1) * sizeof(*model->gpus));
+        for (const struct kit_json_value *g = groups != NULL ? groups->first : NULL; g != NULL;
+             g = g->next) {
+                const struct kit_json_value *gpus = kit_json_find(g, "gpus");
 
-                if (more == NULL)
-                        return kit_error_no_memory(sizeof(*more), "a GPU of a model");
-                model->gpus = more;
-                more[model->n_gpus] = (struct on_gpu){ 0 };
-                KIT_TRY(open_on(ort, model, device, &more[model->n_gpus++]));
+                for (const struct kit_json_value *at = gpus != NULL ? gpus->first : NULL;
+                     at != NULL; at = at->next)
+                        n++;
         }
+        return n;
+}
+
+/* The array never moves: plans refer to the sessions in it. */
+static TRITONSERVER_Error *open_gpus(const struct ort *ort, struct model *model) {
+        size_t n = count_devices(&model->kit);
+        int    device;
+
+        if (n == 0)
+                return NULL;
+        model->gpus = kit_alloc_array(n, sizeof(*model->gpus));
+        if (model->gpus == NULL)
+                return kit_error_no_memory(n * sizeof(*model->gpus), "the GPUs of a model");
+        while (model->n_gpus < n && (device = next_device(model)) != ON_CPU)
+                KIT_TRY(open_on(ort, model, device, &model->gpus[model->n_gpus++]));
         return NULL;
 }
 

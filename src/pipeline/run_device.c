@@ -63,10 +63,12 @@ struct error *run_device_allocate(const struct step_run *s, const char *output, 
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-static const struct moved_input *find_moved(const struct step_run *s, const void *from) {
+/* Two inputs may begin at one place, and differ in their bytes: a client chooses the parts of its region. */
+static const struct moved_input *find_moved(const struct step_run *s, const void *from,
+                                            size_t n_bytes) {
         const struct moved_input *m = s->moved;
 
-        while (m != NULL && m->from != from)
+        while (m != NULL && (m->from != from || m->n_bytes != n_bytes))
                 m = m->next;
         return m;
 }
@@ -102,6 +104,7 @@ static struct error *move_input(struct step_run *s, const void *from, int from_d
                 return err;
         }
         m->from = from;
+        m->n_bytes = bytes;
         m->next = s->moved;
         s->moved = m;
         *ret = m;
@@ -123,7 +126,7 @@ struct error *run_device_bring(struct step_run *s, const void **base,
 
         if (device == GPU_HOST || !is_on_one_other(s->plan, device) || attributes->byte_size == 0)
                 return NULL;
-        m = find_moved(s, *base);
+        m = find_moved(s, *base, attributes->byte_size);
         if (m == NULL)
                 TRY(move_input(s, *base, device, attributes->byte_size, &m));
         *base = m->buffer.bytes;

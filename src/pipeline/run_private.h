@@ -97,7 +97,8 @@ struct value {
 
 /* A copy of an input on the device of the step's model. */
 struct moved_input {
-        const void         *from; /* what it is a copy of */
+        const void         *from; /* what it is a copy of, and how many bytes */
+        size_t              n_bytes;
         struct step_buffer  buffer;
         struct moved_input *next;
 };

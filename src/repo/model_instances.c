@@ -421,10 +421,38 @@ static struct error *prepare(struct model_update *u) {
         return err;
 }
 
+/* `device` GPU_HOST: a group without GPUs. */
+static bool has_instances_at(const struct model_config *c, int device) {
+        for (size_t g = 0; g < c->pb->n_instance_group; g++) {
+                const Inference__ModelInstanceGroup *group = c->pb->instance_group[g];
+
+                if (group->n_gpus == 0 && device == GPU_HOST)
+                        return true;
+                for (size_t i = 0; i < group->n_gpus; i++)
+                        if (group->gpus[i] == device)
+                                return true;
+        }
+        return false;
+}
+
+/* True when `wide` has instances wherever `c` has some. */
+static bool covers(const struct model_config *wide, const struct model_config *c) {
+        for (size_t g = 0; g < c->pb->n_instance_group; g++) {
+                const Inference__ModelInstanceGroup *group = c->pb->instance_group[g];
+
+                if (group->n_gpus == 0 && !has_instances_at(wide, GPU_HOST))
+                        return false;
+                for (size_t i = 0; i < group->n_gpus; i++)
+                        if (!has_instances_at(wide, group->gpus[i]))
+                                return false;
+        }
+        return true;
+}
+
 bool model_update_is_possible(struct loaded_model *l, const struct model_config *config) {
-        struct instance_devices old, new;
-        AUTO_MODEL_CONFIG       copy = NULL;
-        AUTO_ERROR              err = NULL;
+        const struct model_config *old = config_in_force(l);
+        AUTO_MODEL_CONFIG          copy = NULL;
+        AUTO_ERROR                 err = NULL;
 
         if (l->env->gpus == NULL)
                 return true;
@@ -433,9 +461,9 @@ bool model_update_is_possible(struct loaded_model *l, const struct model_config 
                 err = l->kind->normalize(l, copy);
         if (err != NULL)
                 return true; /* the update reports it */
-        old = model_instances_devices(config_in_force(l));
-        new = model_instances_devices(copy);
-        return old.has_no_cpu == new.has_no_cpu &&old.only == new.only;
+        return model_instances_devices(old).has_no_cpu ==
+                       model_instances_devices(copy).has_no_cpu &&
+               covers(old, copy) && covers(copy, old);
 }
 
 struct error *model_update_prepare(struct loaded_model *l, const struct model_config *config,

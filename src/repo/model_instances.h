@@ -50,8 +50,9 @@ bool model_instances_are_ready(struct loaded_model *l);
 /* Prepares a change to the groups of `config` (not yet normalised for the backend): makes the
  * missing instances and adds them to the scheduler. *ret is NULL when nothing differs. */
 struct model_update;
-/* False when the instances would be on other GPUs than before, on GPUs besides the CPU, or the reverse:
- * requests that wait may have tensors where the new instances cannot read them. */
+/* False when the instances would be on more, fewer or other GPUs than before, on GPUs besides the CPU, or the
+ * reverse: requests that wait may have tensors where the new instances cannot read them, and a backend
+ * prepares a model for the devices that it has when it is loaded. */
 bool          model_update_is_possible(struct loaded_model *l, const struct model_config *config);
 struct error *model_update_prepare(struct loaded_model *l, const struct model_config *config,
                                    struct model_update **ret) NODISCARD;

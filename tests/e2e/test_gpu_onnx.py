@@ -108,6 +108,42 @@ def test_instances_on_cpu_and_gpu(file, on_cpu, tmp_path):
     assert providers == ["cuda device_id=1"] and answer == on_cpu
 
 
+def test_instances_on_cpu_and_several_gpus(file, on_cpu, tmp_path):
+    """Each session stays where it is when further devices get theirs: instances of all of them answer."""
+    place = Place(tmp_path, file / "simple", GROUP % "0, 1" + " instance_group { kind: KIND_CPU }")
+    with fake_gpus(tmp_path) as environment:
+        server = place.start(environment)
+        try:
+            answers = [ask(server) for _ in range(12)]
+        finally:
+            assert server.stop() == 0, server.text()
+    assert place.providers == ["cuda device_id=0", "cuda device_id=1"]
+    assert answers == [on_cpu] * 12
+
+
+@pytest.mark.parametrize("before, after, devices", [
+    (GROUP % "0, 1", GROUP % "2, 1, 0", [2, 1, 0]),
+    (GROUP % "0", GROUP % "0" + " instance_group { kind: KIND_MODEL }", [0]),
+])
+def test_an_update_adds_a_place(file, on_cpu, tmp_path, before, after, devices):
+    """The model is loaded anew: it has no session there before. Instances of all places answer."""
+    place = Place(tmp_path, file / "simple", before)
+    place.options.append("--min-supported-compute-capability=5.0")
+    config = place.model / "config.pbtxt"
+    with fake_gpus(tmp_path) as environment:
+        server = place.start(environment)
+        try:
+            place.providers_file.unlink()
+            config.write_text(config.read_text().replace(before, after))
+            reply = requests.post(f"{server.url}/v2/repository/models/m/load", timeout=20)
+            answers = [ask(server) for _ in range(6)]
+        finally:
+            assert server.stop() == 0, server.text()
+    assert reply.status_code == 200, reply.text
+    assert place.providers == [f"cuda device_id={device}" for device in devices]
+    assert answers == [on_cpu] * 6
+
+
 def test_no_kind_is_the_gpus(file, on_cpu, tmp_path):
     """As the reference server does where the library can use them."""
     _, providers, answer = run(tmp_path, file / "simple", "")

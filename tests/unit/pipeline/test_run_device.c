@@ -399,6 +399,44 @@ static void test_one_copy_for_two_inputs(void **state) {
         close_place(&p);
 }
 
+#define LONG(name) "input { name: '" name "' data_type: TYPE_UINT32 dims: -1 } "
+
+static void input_at(const struct fixture_call *c, const char *name, void *base, int64_t n) {
+        struct buffer_attributes on_device = { .memory_type = MEMORY_GPU,
+                                               .memory_id = 0,
+                                               .byte_size = (size_t)n * sizeof(uint32_t) };
+
+        assert_ok(request_add_input(c->req, name, DATA_TYPE_UINT32, &n, 1), name);
+        assert_ok(request_append_bytes(c->req, name, base, &on_device, NULL), name);
+}
+
+/* Two inputs of a client begin at one place of its region: the copy of the shorter one is not taken for the
+ * longer one, whose end would lie in memory of others. */
+static void test_copies_differ_in_bytes(void **state) {
+        const uint32_t      numbers[] = { 5, 6, 7, 8 };
+        struct fixture_call c;
+        struct place        p;
+        void               *region;
+
+        (void)state;
+        open_place(&p, POOL_BYTES, true,
+                   ENSEMBLE(IN("I") LONG("J") OUT("O"), STEP(IJ_TO_O("I", "J", "O"))),
+                   (const char *[]){ NAMED("s", IN("I") LONG("J") OUT("O")) }, (const int[]){ 1 },
+                   1);
+        assert_ok(gpu_alloc(p.gpus, 0, sizeof(numbers), &region), "region");
+        put(0, region, numbers, sizeof(numbers));
+        call_open(&c, &p.b);
+        input_at(&c, "I", region, 1);
+        input_at(&c, "J", region, 4);
+        fixture_run(&c);
+        assert_int_equal(fixture_output(&c, 0, "O")->value, 3 * (5 + 5) + 1);
+        assert_int_equal(gpus_traffic(p.gpus).between_devices,
+                         sizeof(numbers[0]) + sizeof(numbers));
+        fixture_call_close(&c);
+        gpu_free(p.gpus, 0, region);
+        close_place(&p);
+}
+
 /* Each response of the first step has its tensor on the device until the second has read it. */
 static void test_decoupled(void **state) {
         struct fixture_call c;
@@ -464,6 +502,7 @@ SUITE(run_device) {
                 cmocka_unit_test(test_client_with_device_memory),
                 cmocka_unit_test(test_input_is_output),
                 cmocka_unit_test(test_one_copy_for_two_inputs),
+                cmocka_unit_test(test_copies_differ_in_bytes),
                 cmocka_unit_test(test_decoupled),
                 cmocka_unit_test(test_decoupled_outputs),
         };
