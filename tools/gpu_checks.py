@@ -111,7 +111,6 @@ def backend_directory(folder):
 class Server:
     def __init__(self, folder, models, *options):
         self.folder = pathlib.Path(folder)
-        self.counted = {}
         repository, backends = self.folder / "models", self.folder / "backends"
         repository.mkdir()
         for name, text in models.items():
@@ -159,17 +158,23 @@ class Server:
     def metric(self, name):
         """The sum of all samples whose name and labels begin like this."""
         found = re.findall(rf"^{re.escape(name)}.* (\S+)$", self.get("/metrics", "metrics"), re.M)
+        if not found:
+            raise Failure(f"there is no metric {name}")
         return sum(map(float, found))
 
     def cpu_seconds(self):
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICK
 
+    def answered(self, model):
+        stats = json.loads(self.get(f"/v2/models/{model}/stats"))["model_stats"]
+        return sum(one["inference_stats"]["success"]["count"] for one in stats)
+
     def bench(self, model, seconds, concurrency=8, memory="cuda", output_bytes=MIB, requests=None):
         """(requests a second, CPU seconds of the server for each request)"""
         size = ["--request-count", str(requests)] if requests else [
             "--measurement-interval", str(int(seconds * 1000)), "--max-trials", "3", "-s", "50"]
-        before = self.cpu_seconds()
+        before, answered = self.cpu_seconds(), self.answered(model)
         done = subprocess.run(
             [BUILD / "neso", "bench", "-m", model, "-u", f"127.0.0.1:{self.ports['http']}",
              "--concurrency-range", str(concurrency), "--shared-memory", memory, "--distinct", "1",
@@ -180,10 +185,7 @@ class Server:
         load = json.loads(done.stdout)["loads"][0]
         if load["failed"] > 0 or load["requests"] == 0:
             raise Failure(f"{model}: {load['failed']} of {load['requests']} requests failed")
-        sent = self.metric(f'nv_inference_request_success{{model="{model}"')
-        spent, n = self.cpu_seconds() - before, sent - self.counted.get(model, 0)
-        self.counted[model] = sent
-        return load["rate"], spent / max(n, 1)
+        return load["rate"], (self.cpu_seconds() - before) / (self.answered(model) - answered)
 
     def _end(self, number):
         self.process.send_signal(number)
@@ -333,6 +335,8 @@ def compare_metrics(table, o):
     query = "uuid,memory.total,memory.used,power.limit"
     with serving({"add": model("add", 1)}) as server:
         gpu = json.loads(server.get("/v2/gpus"))["gpus"][0]
+        if f'nv_gpu_memory_total_bytes{{gpu_uuid="{gpu["uuid"]}"' not in server.get("/metrics", "metrics"):
+            raise Failure("NVML reads no memory of the first GPU")
         total = server.metric(f'nv_gpu_memory_total_bytes{{gpu_uuid="{gpu["uuid"]}"')
         table.add("metrics of the first GPU", f"{total / MIB:.0f} MiB", "are there", total > 0)
         try:
@@ -435,7 +439,8 @@ def run_part(table, o, name, part):
         part(table, o)
     except NotRun as why:
         table.not_run(name, str(why))
-    except (Failure, OSError, KeyError, IndexError, ValueError, subprocess.TimeoutExpired) as why:
+    except (Failure, OSError, KeyError, IndexError, ValueError, ZeroDivisionError,
+            subprocess.TimeoutExpired) as why:
         table.add(name, "failed", "", False)
         print(f"    {type(why).__name__}: {str(why)[:400]}")
 

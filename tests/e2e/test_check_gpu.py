@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """tools/check_gpu.sh on the stand-ins of GPUs: that it works is known before there is a GPU."""
 import os
+import re
 import subprocess
 import sys
 
@@ -39,6 +40,8 @@ def test_on_the_stand_ins():
                  "metrics of the first GPU", "ONNX"):
         assert what in text, text
     assert ">=" not in text
+    [cpu] = re.findall(r"CPU of the server +(\d+) us a request", text)
+    assert 0 < int(cpu) < 1000000
 
 
 def test_a_part_that_fails():

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The client with memory on a GPU that docs/gpu.md shows, as it stands there."""
+"""What docs/gpu.md says: its client with memory on a GPU, as it stands there; models in Python on a GPU."""
 import os
 import re
 import subprocess
 import sys
 
-from conftest import ROOT
+import numpy
+import requests
+
+from conftest import ROOT, require_build
 from gpus import fake_gpus, model_text, opens_gpu_server
+from python_programs import OPTIONS as PYTHON
+from test_cuda_shared_memory import Http, Region
+from test_shared_memory import place
 
 PAGE = ROOT / "docs" / "gpu.md"
 
@@ -20,3 +26,39 @@ def test_client_of_the_page(tmp_path):
         ended = subprocess.run([sys.executable, "-c", program, server.url], capture_output=True, text=True, timeout=60,
                                env={**os.environ, **environment}, check=False)
         assert (ended.returncode, ended.stdout) == (0, promised + "\n"), ended.stderr
+
+
+PROGRAM = """import numpy
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.place = [args["model_instance_kind"], args["model_instance_device_id"]]
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            tensor = pb_utils.get_input_tensor_by_name(request, "INPUT0")
+            told = [*self.place, str(tensor.is_cpu()), str(tensor.as_numpy().sum())]
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", numpy.array(told, dtype=object))]))
+        return responses
+"""
+CONFIG = """backend: "python"
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
+output { name: "OUTPUT0" data_type: TYPE_STRING dims: [ 4 ] }
+instance_group { kind: KIND_GPU gpus: [ 0 ] }
+parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }
+"""
+
+
+def test_model_in_python(tmp_path):
+    """It knows its GPU, and a tensor of a CUDA region is in main memory, whatever its parameter says."""
+    require_build(("python",))
+    models = {"m": {"config.pbtxt": CONFIG, "1/model.py": PROGRAM}}
+    with opens_gpu_server(tmp_path, models, "--allow-client-shm=true", *PYTHON) as server, \
+            Region(Http(server), numpy.arange(4, dtype=numpy.float32).tobytes()):
+        reply = requests.post(f"{server.url}/v2/models/m/infer", timeout=20, json={
+            "inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [4], "parameters": place(("r", 0, 16))}]})
+        assert reply.status_code == 200, reply.text
+        assert reply.json()["outputs"][0]["data"] == ["GPU", "0", "True", "6.0"]
