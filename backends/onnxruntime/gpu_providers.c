@@ -216,6 +216,48 @@ static TRITONSERVER_Error *put_precision(struct options *o, const struct kit_mod
                          "unsupported precision mode '%s' is requested", value);
 }
 
+/* Parameters by which TensorRT opens no file, writes none and loads no library. Configurations come from
+ * clients, too. */
+static const char *const harmless[] = {
+        "precision_mode",
+        "max_workspace_size_bytes",
+        "int8_use_native_calibration_table",
+        "trt_auxiliary_streams",
+        "trt_build_heuristics_enable",
+        "trt_builder_optimization_level",
+        "trt_context_memory_sharing_enable",
+        "trt_cuda_graph_enable",
+        "trt_detailed_build_log",
+        "trt_dla_core",
+        "trt_dla_enable",
+        "trt_force_sequential_engine_build",
+        "trt_fp16_enable",
+        "trt_int8_enable",
+        "trt_int8_use_native_calibration_table",
+        "trt_layer_norm_fp32_fallback",
+        "trt_max_partition_iterations",
+        "trt_max_workspace_size",
+        "trt_min_subgraph_size",
+        "trt_profile_max_shapes",
+        "trt_profile_min_shapes",
+        "trt_profile_opt_shapes",
+        "trt_sparsity_enable",
+};
+
+static TRITONSERVER_Error *check_files(const struct ort *ort, const struct kit_model *model,
+                                       const char *parameter) {
+        if (ort->allows_file_options)
+                return NULL;
+        for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
+                if (strcmp(harmless[i], parameter) == 0)
+                        return NULL;
+        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "model '%s': parameter '%s' of the TensorRT Execution Accelerator is about "
+                         "files; start the server with "
+                         "--backend-config=onnxruntime,allow-file-options=true to allow it",
+                         model->name, parameter);
+}
+
 static TRITONSERVER_Error *put_tensorrt(struct options *o, const struct kit_model *model,
                                         const char *parameter, const char *value) {
         const struct option_name *name =
@@ -240,8 +282,10 @@ static TRITONSERVER_Error *use_tensorrt(const struct ort *ort, const struct kit_
         KIT_TRY(check_provider(ort, model, "TensorrtExecutionProvider"));
         KIT_TRY(start_options(&o, model, device));
         for (const struct kit_json_value *p = given != NULL ? given->first : NULL; p != NULL;
-             p = p->next)
+             p = p->next) {
                 KIT_TRY(put_tensorrt(&o, model, p->key, kit_json_string(p, "")));
+                KIT_TRY(check_files(ort, model, p->key));
+        }
         return cannot_use(append_tensorrt(ort, &o, options), ort, model,
                           "TensorrtExecutionProvider");
 }

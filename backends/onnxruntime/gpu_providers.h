@@ -13,7 +13,8 @@
  *     optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }, with
  *             parameters precision_mode (FP32, FP16, INT8), max_workspace_size_bytes,
  *             int8_calibration_table_name, int8_use_native_calibration_table, trt_engine_cache_enable,
- *             trt_engine_cache_path, and the runtime's own, whose names begin with "trt_"; or
+ *             trt_engine_cache_path, and the runtime's own, whose names begin with "trt_"; those about files
+ *             need the backend configuration allow-file-options; or
  *             { name: "cuda" }, with the parameters above. They are used in their order; CUDA, which runs what
  *             the others cannot, comes last when it is not in the list.
  *

@@ -19,8 +19,10 @@ struct nvml {
 };
 
 struct metered_gpu {
-        const struct gpu_info *info;   /* borrowed */
-        nvml_device            device; /* NULL: NVML does not know it */
+        const struct gpu_info *info;     /* borrowed */
+        nvml_device            device;   /* NULL: NVML does not know it */
+        unsigned long long     start_mj; /* the first reading of energy, from which it is counted */
+        bool                   has_start;
         unsigned               n_failures[N_GPU_READINGS];
 };
 
@@ -90,36 +92,6 @@ static nvml_device find_device(const struct nvml *n, const struct gpu_info *info
         return NULL;
 }
 
-void gpu_meter_new(const char *library, const struct gpus *gpus, struct gpu_meter **ret) {
-        size_t            n = gpus_count(gpus);
-        AUTO_ERROR        err = NULL;
-        struct gpu_meter *m;
-        struct nvml       nvml;
-
-        *ret = NULL;
-        if (n == 0)
-                return;
-        err = open_library(library, &nvml);
-        if (err != NULL) {
-                log_info("no metrics of GPUs: %s", err->message);
-                return;
-        }
-        m = mem_zalloc(sizeof(*m) + n * sizeof(m->gpus[0]));
-        m->nvml = nvml;
-        m->n = n;
-        for (size_t i = 0; i < n; i++)
-                m->gpus[i] = (struct metered_gpu){ .info = gpus_at(gpus, i),
-                                                   .device = find_device(&nvml, gpus_at(gpus, i)) };
-        *ret = m;
-}
-
-void gpu_meter_free(struct gpu_meter *m) {
-        if (m == NULL)
-                return;
-        (void)m->nvml.nvmlShutdown();
-        free(m);
-}
-
 /* ---- readings -------------------------------------------------------------------------------- */
 
 static int read_utilization(const struct nvml *n, nvml_device device, double *ret) {
@@ -159,27 +131,36 @@ static int read_power(int (*function)(nvml_device device, unsigned *milliwatts),
         return result;
 }
 
-static int read_energy(const struct nvml *n, nvml_device device, double *ret) {
+/* The count begins anew when the driver's did, which a reset of the device does. */
+static int read_energy(const struct nvml *n, struct metered_gpu *g, double *ret) {
         unsigned long long millijoules;
         int                result;
 
         if (n->nvmlDeviceGetTotalEnergyConsumption == NULL)
                 return NVML_NOT_SUPPORTED;
-        result = n->nvmlDeviceGetTotalEnergyConsumption(device, &millijoules);
-        if (result == NVML_SUCCESS)
-                *ret = (double)millijoules / 1000;
+        result = n->nvmlDeviceGetTotalEnergyConsumption(g->device, &millijoules);
+        if (result != NVML_SUCCESS)
+                return result;
+        if (!g->has_start)
+                g->start_mj = millijoules;
+        else if (millijoules < g->start_mj)
+                g->start_mj = 0;
+        g->has_start = true;
+        *ret = (double)(millijoules - g->start_mj) / 1000;
         return result;
 }
 
-static int read_one(const struct nvml *n, nvml_device device, enum gpu_reading reading,
+static int read_one(const struct nvml *n, struct metered_gpu *g, enum gpu_reading reading,
                     double *ret) {
+        nvml_device device = g->device;
+
         switch (reading) {
         case GPU_UTILIZATION: return read_utilization(n, device, ret);
         case GPU_MEMORY_TOTAL: return read_memory(n, device, true, ret);
         case GPU_MEMORY_USED: return read_memory(n, device, false, ret);
         case GPU_POWER: return read_power(n->nvmlDeviceGetPowerUsage, device, ret);
         case GPU_POWER_LIMIT: return read_power(n->nvmlDeviceGetEnforcedPowerLimit, device, ret);
-        case GPU_ENERGY: return read_energy(n, device, ret);
+        case GPU_ENERGY: return read_energy(n, g, ret);
         case N_GPU_READINGS: break;
         }
         return NVML_NOT_SUPPORTED;
@@ -202,7 +183,7 @@ static bool read_value(const struct nvml *n, struct metered_gpu *g, enum gpu_rea
 
         if (g->device == NULL || g->n_failures[reading] == MAX_FAILURES)
                 return false;
-        result = read_one(n, g->device, reading, ret);
+        result = read_one(n, g, reading, ret);
         if (result == NVML_SUCCESS) {
                 g->n_failures[reading] = 0;
                 return true;
@@ -221,4 +202,46 @@ void gpu_meter_read(struct gpu_meter *m, struct gpu_readings *ret) {
                 for (enum gpu_reading k = 0; k < N_GPU_READINGS; k++)
                         ret[i].is_known[k] =
                                 read_value(&m->nvml, &m->gpus[i], k, &ret[i].values[k]);
+}
+
+/* ---- the meter ------------------------------------------------------------------------------- */
+
+/* A failure counts as none: the first reading that succeeds is the start then. */
+static void start_energy(struct gpu_meter *m) {
+        double joules;
+
+        for (size_t i = 0; i < m->n; i++)
+                if (m->gpus[i].device != NULL)
+                        (void)read_energy(&m->nvml, &m->gpus[i], &joules);
+}
+
+void gpu_meter_new(const char *library, const struct gpus *gpus, struct gpu_meter **ret) {
+        size_t            n = gpus_count(gpus);
+        AUTO_ERROR        err = NULL;
+        struct gpu_meter *m;
+        struct nvml       nvml;
+
+        *ret = NULL;
+        if (n == 0)
+                return;
+        err = open_library(library, &nvml);
+        if (err != NULL) {
+                log_info("no metrics of GPUs: %s", err->message);
+                return;
+        }
+        m = mem_zalloc(sizeof(*m) + n * sizeof(m->gpus[0]));
+        m->nvml = nvml;
+        m->n = n;
+        for (size_t i = 0; i < n; i++)
+                m->gpus[i] = (struct metered_gpu){ .info = gpus_at(gpus, i),
+                                                   .device = find_device(&nvml, gpus_at(gpus, i)) };
+        start_energy(m);
+        *ret = m;
+}
+
+void gpu_meter_free(struct gpu_meter *m) {
+        if (m == NULL)
+                return;
+        (void)m->nvml.nvmlShutdown();
+        free(m);
 }

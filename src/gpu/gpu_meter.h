@@ -24,7 +24,7 @@ enum gpu_reading {
         GPU_MEMORY_USED,  /* bytes, of all processes */
         GPU_POWER,        /* watts */
         GPU_POWER_LIMIT,  /* watts */
-        GPU_ENERGY,       /* joules since the driver was loaded */
+        GPU_ENERGY,       /* joules since the meter was made */
         N_GPU_READINGS
 };
 

@@ -12,15 +12,19 @@
 #include "gpu/gpu.h"
 #include "infer/buffer_attributes.h"
 
+#include <limits.h>
 #include <stddef.h>
 
 static inline bool buffer_is_on_device(const struct buffer_attributes *a) {
         return a->memory_type == MEMORY_GPU;
 }
 
-/* The number of the device, or GPU_HOST. */
+/* The number of the device, or GPU_HOST. The attributes may be a client's: an id that is no number of a device
+ * must not become that of the host, whose memory the CPU reads, or of another device. No device has INT_MAX. */
 static inline int buffer_device(const struct buffer_attributes *a) {
-        return buffer_is_on_device(a) ? (int)a->memory_id : GPU_HOST;
+        if (!buffer_is_on_device(a))
+                return GPU_HOST;
+        return a->memory_id >= 0 && a->memory_id < INT_MAX ? (int)a->memory_id : INT_MAX;
 }
 
 /* Memory of the host, as gpu_pinned_alloc() gives it. */

@@ -119,6 +119,8 @@ static struct error *set_value(struct implicit_state *state, struct state_place 
         struct state_memory *buffer = &state->buffers[state->reading];
         struct state_source  source = source_of(state);
 
+        state->read.n_bytes =
+                0; /* after a failure the buffer may be another one, with anything in it */
         TRY(reserve_buffer(state, buffer, place, n_bytes));
         TRY(state_memory_write(&source, buffer, bytes, n_bytes));
         state->read.n_bytes = n_bytes;

@@ -38,8 +38,9 @@ def values_server(folder, text, options=()):
 
 
 def test_values_change_while_the_server_runs(tmp_path):
-    values, server = values_server(tmp_path, "0.utilization=50\n0.memory_used=1000\n0.energy=2500\n")
+    values, server = values_server(tmp_path, "0.utilization=50\n0.memory_used=1000\n0.energy=1000\n")
     try:
+        values.write_text("0.utilization=50\n0.memory_used=1000\n0.energy=3500\n")
         listed = requests.get(f"{server.url}/v2/gpus", timeout=20).json()["gpus"]
         assert [gpu["device"] for gpu in listed] == [0, 1]
         assert listed[0]["utilization"] == 0.5 and listed[1]["utilization"] == 0.25

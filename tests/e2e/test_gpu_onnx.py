@@ -42,7 +42,7 @@ def file(tmp_path_factory):
 class Place:
     """Servers of one model "m" on the stand-ins; `providers` are the lines of those that were appended."""
 
-    def __init__(self, folder, source, more, tensorrt=False, library=LIBRARY):
+    def __init__(self, folder, source, more, tensorrt=False, library=LIBRARY, files=False):
         if library:  # a file of the provider beside it says that it is installed
             (folder / "libonnxruntime_providers_cuda.so").write_bytes(b"")
             library = folder / library.name
@@ -56,6 +56,8 @@ class Place:
         self.environment = {"NESO_REAL_ONNXRUNTIME": real_library(), "NESO_FAKE_TENSORRT": str(int(tensorrt)),
                             "NESO_FAKE_PROVIDERS": str(self.providers_file)}
         self.options = ["--exit-on-error=false", "--model-control-mode=explicit", "--load-model=m"]
+        if files:
+            self.options.append("--backend-config=onnxruntime,allow-file-options=true")
         if library:
             self.options.append(f"--backend-config=onnxruntime,library={library}")
 
@@ -162,15 +164,16 @@ def test_parameters_of_cuda(file, tmp_path):
 
 
 def test_tensorrt(file, on_cpu, tmp_path):
-    given = {"precision_mode": "FP16", "max_workspace_size_bytes": "1073741824", "trt_engine_cache_enable": "true"}
+    given = {"precision_mode": "FP16", "max_workspace_size_bytes": "1073741824", "trt_engine_cache_enable": "true",
+             "trt_engine_cache_path": "/cache", "int8_calibration_table_name": "table"}
     parameters = "".join(f'parameters {{ key: "{key}" value: "{value}" }} ' for key, value in given.items())
     _, providers, answer = run(tmp_path, file / "simple", GROUP % "1" + ACCELERATOR % ("tensorrt", parameters),
-                               tensorrt=True)
+                               tensorrt=True, files=True)
     assert len(providers) == 2 and providers[1] == "cuda device_id=1"
     name, device, *others = providers[0].split()
     assert (name, device) == ("tensorrt", "device_id=1")
-    assert sorted(others) == ["trt_engine_cache_enable=true", "trt_fp16_enable=1",
-                              "trt_max_workspace_size=1073741824"]
+    assert sorted(others) == ["trt_engine_cache_enable=true", "trt_engine_cache_path=/cache", "trt_fp16_enable=1",
+                              "trt_int8_calibration_table_name=table", "trt_max_workspace_size=1073741824"]
     assert answer == on_cpu
 
 
@@ -194,6 +197,16 @@ def test_what_is_refused(file, tmp_path, more, reason):
     ('parameters { key: "trt_refuse" value: "1" }', "trt_refuse is no option"),
 ])
 def test_what_tensorrt_refuses(file, tmp_path, parameter, reason):
+    index, _, _ = run(tmp_path, file / "simple", GROUP % "0" + ACCELERATOR % ("tensorrt", parameter), tensorrt=True,
+                      files=True)
+    assert index["state"] == "UNAVAILABLE" and reason in index["reason"], index
+
+
+@pytest.mark.parametrize("name", ["trt_engine_cache_path", "trt_engine_cache_enable", "int8_calibration_table_name",
+                                  "trt_extra_plugin_lib_paths", "trt_unknown"])
+def test_files_need_an_option(file, tmp_path, name):
+    parameter = f'parameters {{ key: "{name}" value: "1" }}'
+    reason = f"parameter '{name}' of the TensorRT Execution Accelerator is about files"
     index, _, _ = run(tmp_path, file / "simple", GROUP % "0" + ACCELERATOR % ("tensorrt", parameter), tensorrt=True)
     assert index["state"] == "UNAVAILABLE" and reason in index["reason"], index
 

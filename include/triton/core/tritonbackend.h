@@ -145,8 +145,9 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_InputBufferAttributes(
 
 /* Memory for an output's data, `buffer_byte_size` bytes. `*memory_type` and `*memory_type_id`
  * are on entry what the backend would like and on return what it got, which may differ: for a model
- * that has instances on the CPU it is always memory of the host. The backend writes the data there before it sends the response; the memory belongs to the
- * response. ALREADY_EXISTS when asked twice for one output. */
+ * that has instances on the CPU it is always memory of the host. The backend writes the data there
+ * before it sends the response; the memory belongs to the response. ALREADY_EXISTS when asked twice
+ * for one output. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(
         TRITONBACKEND_Output *output, void **buffer, const uint64_t buffer_byte_size,
         TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id);

@@ -412,15 +412,56 @@ static void test_null_requests(void **state) {
         close_place(&p);
 }
 
+/* Neither the device nor the host takes the zeros: what the buffer has then is not taken for the zeros of before,
+ * nor its size for theirs. */
+static void test_null_request_after_failures(void **state) {
+        const int32_t           some[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+        struct implicit_states *null;
+        struct place            p;
+        size_t                  n_left;
+
+        (void)state;
+        open_place(&p, 1 << 20);
+        null = implicit_states_new(&p.specs, STATES_OF_NULL);
+        next_request(&p, 1);
+        write_value(&p, TURNS, 1, some, 8);
+        next_request(&p, 1);
+        assert_true(implicit_states_imitate(null, p.states)); /* 8 numbers on device 1 */
+        write_value(&p, TURNS, 0, some, 2);
+        next_request(&p, 0);
+        n_left = (1 << 20) - byte_budget_used(&p.budget);
+        byte_budget_force(&p.budget, n_left);
+        cuda.fake_cuda_set("FAIL", "cuMemsetD8Async:1+");
+        assert_false(implicit_states_imitate(null, p.states)); /* 2 numbers on device 0 */
+        cuda.fake_cuda_set("FAIL", NULL);
+        byte_budget_give(&p.budget, n_left);
+        write_value(&p, TURNS, 0, some, 8);
+        next_request(&p, 0);
+        assert_true(implicit_states_imitate(null, p.states)); /* 8 numbers on device 0 */
+        implicit_states_detach(p.req);
+        implicit_states_attach(null, p.req);
+        assert_value(&p, TURNS, 0, (const int32_t[8]){ 0 }, 8);
+        implicit_states_detach(p.req);
+        implicit_states_free(null);
+        close_place(&p);
+}
+
 SUITE(device_states) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_first_values),    cmocka_unit_test(test_one_device),
-                cmocka_unit_test(test_moves),           cmocka_unit_test(test_any_device),
-                cmocka_unit_test(test_the_only_device), cmocka_unit_test(test_grows),
-                cmocka_unit_test(test_grows_too_far),   cmocka_unit_test(test_in_place_elsewhere),
-                cmocka_unit_test(test_unknown_device),  cmocka_unit_test(test_device_without_room),
-                cmocka_unit_test(test_move_fails),      cmocka_unit_test(test_reset),
+                cmocka_unit_test(test_first_values),
+                cmocka_unit_test(test_one_device),
+                cmocka_unit_test(test_moves),
+                cmocka_unit_test(test_any_device),
+                cmocka_unit_test(test_the_only_device),
+                cmocka_unit_test(test_grows),
+                cmocka_unit_test(test_grows_too_far),
+                cmocka_unit_test(test_in_place_elsewhere),
+                cmocka_unit_test(test_unknown_device),
+                cmocka_unit_test(test_device_without_room),
+                cmocka_unit_test(test_move_fails),
+                cmocka_unit_test(test_reset),
                 cmocka_unit_test(test_null_requests),
+                cmocka_unit_test(test_null_request_after_failures),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 
 #include "../gpu/fake_gpus.h"
 #include "base/mem.h"
+#include "infer/buffer_copy.h"
 #include "infer/fake_model.h"
 #include "infer/host_inputs.h"
 #include "infer/model_submit.h"
@@ -409,6 +410,26 @@ static void test_parts(void **state) {
         close_fixture(&f);
 }
 
+/* An allocator's answer may have any id. The memory is not read by the CPU, and not as another device's. */
+static void test_ids_of_no_device(void **state) {
+        const int64_t  ids[] = { -1, -2, INT64_MIN, INT64_MAX, (int64_t)1 << 32, UINT32_MAX };
+        struct fixture f;
+        void          *memory;
+        int32_t        copy[6];
+
+        (void)state;
+        open_fixture(&f);
+        memory = on_device(&f, 0, numbers, sizeof(numbers));
+        for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+                const struct buffer_attributes a = { MEMORY_GPU, ids[i], sizeof(numbers), NULL };
+                struct error *err = buffer_read(f.gpus.gpus, &a, memory, copy, sizeof(numbers));
+
+                assert_gpu_error(err, ERR_INVALID_ARG, "is unknown: the GPUs are 0,1");
+        }
+        gpu_free(f.gpus.gpus, 0, memory);
+        close_fixture(&f);
+}
+
 SUITE(host_inputs) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_all_inputs),
@@ -418,6 +439,7 @@ SUITE(host_inputs) {
                 cmocka_unit_test(test_failures),
                 cmocka_unit_test(test_return),
                 cmocka_unit_test(test_parts),
+                cmocka_unit_test(test_ids_of_no_device),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,13 +159,32 @@ static void test_readings(void **state) {
         assert_line(page, "\nnv_gpu_power_limit{gpu_uuid=\"%s\"} 2.5\n", d.uuids[0]);
         assert_line(page,
                     "\n# TYPE nv_energy_consumption counter\n"
-                    "nv_energy_consumption{gpu_uuid=\"%s\"} 4.5\n",
+                    "nv_energy_consumption{gpu_uuid=\"%s\"} 0\n",
                     d.uuids[0]);
         assert_line(page, "\nneso_gpu_info{compute_capability=\"9.0\",device=\"1\",gpu_uuid=\"%s\"",
                     d.uuids[1]);
         set_values("0.utilization=75\n");
         AUTO_CHARS next = print_page(d.metrics);
         assert_line(next, "\nnv_gpu_utilization{gpu_uuid=\"%s\"} 0.75\n", d.uuids[0]);
+        metered_close(&d);
+}
+
+/* What the driver has counted before the server started is not the server's. */
+static void test_energy_since_the_start(void **state) {
+        (void)state;
+        struct metered d;
+
+        set_values("0.energy=4500\n1.energy=fail\n");
+        metered_open(&d, true, 0);
+        set_values("0.energy=6000\n1.energy=2000\n");
+        AUTO_CHARS page = print_page(d.metrics);
+        assert_line(page,
+                    "\nnv_energy_consumption{gpu_uuid=\"%s\"} 1.5\n"
+                    "nv_energy_consumption{gpu_uuid=\"%s\"} 0\n",
+                    d.uuids[0], d.uuids[1]);
+        set_values("0.energy=1000\n"); /* the driver counts anew */
+        AUTO_CHARS next = print_page(d.metrics);
+        assert_line(next, "\nnv_energy_consumption{gpu_uuid=\"%s\"} 1\n", d.uuids[0]);
         metered_close(&d);
 }
 
@@ -243,6 +262,7 @@ SUITE(gpu_metrics) {
                 cmocka_unit_test(test_without_gpus),
                 cmocka_unit_test(test_with_gpus),
                 cmocka_unit_test(test_readings),
+                cmocka_unit_test(test_energy_since_the_start),
                 cmocka_unit_test(test_readings_keep_for_the_interval),
                 cmocka_unit_test(test_no_readings_when_they_are_off),
                 cmocka_unit_test(test_reading_that_fails_ends),
