@@ -251,11 +251,12 @@ static TRITONSERVER_Error *check_files(const struct ort *ort, const struct kit_m
         for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
                 if (strcmp(harmless[i], parameter) == 0)
                         return NULL;
-        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                         "model '%s': parameter '%s' of the TensorRT Execution Accelerator is about "
-                         "files; start the server with "
-                         "--backend-config=onnxruntime,allow-file-options=true to allow it",
-                         model->name, parameter);
+        return kit_error(
+                TRITONSERVER_ERROR_INVALID_ARG,
+                "model '%s': parameter '%s' of the TensorRT Execution Accelerator is about "
+                "files; start the server with "
+                "--backend-config=onnxruntime,allow-file-options=true to allow it",
+                model->name, parameter);
 }
 
 static TRITONSERVER_Error *put_tensorrt(struct options *o, const struct kit_model *model,
