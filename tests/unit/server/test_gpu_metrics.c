@@ -195,7 +195,7 @@ static void test_readings_keep_for_the_interval(void **state) {
 
         set_values("0.utilization=50\n");
         metered_open(&d, true, 1000000);
-        AUTO_CHARS page = print_page(d.metrics);
+        free(print_page(d.metrics));
         set_values("0.utilization=75\n");
         AUTO_CHARS next = print_page(d.metrics);
         assert_line(next, "\nnv_gpu_utilization{gpu_uuid=\"%s\"} 0.5\n", d.uuids[0]);
