@@ -122,6 +122,7 @@ soak-pipelines: all
 browser:
 	@tools/setup.sh chromium chromium-driver python3-selenium eslint
 	@$(MAKE) --no-print-directory all
+	@ninja -C $(BUILD) tests/gpu/libcuda.so.1 tests/gpu/libnvidia-ml.so.1
 	NODE_PATH=/usr/share/nodejs eslint --no-eslintrc --format unix --config tools/eslint.json src/web/page
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/browser
 

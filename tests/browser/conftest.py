@@ -146,16 +146,17 @@ def page(chromium):
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory):
-    """start(models, options..., files={path: text}, environment={}) gives a server, which ends with the session."""
+    """start(models, options..., files={path: text}, gpu_values=file) gives a server, which ends with the session. With
+    gpu_values it is on stand-ins of GPUs (tests/gpu/README.md), whose readings the file has."""
     servers = []
 
-    def start_one(models, *options, files=None, environment=None):
+    def start_one(models, *options, files=None, gpu_values=None):
         e2e.require_build(("identity",))
         folder = tmp_path_factory.mktemp("models")
         e2e.write_repository(folder, models)
         for path, text in (files or {}).items():
             (folder / path).write_text(text)
-        under = ("env", *(f"{name}={value}" for name, value in (environment or {}).items()))
+        under = ("env", f"LD_LIBRARY_PATH={FAKE_GPUS}", f"NESO_FAKE_NVML_FILE={gpu_values}") if gpu_values else ()
         servers.append(e2e.Server(folder, options, under=under))
         return servers[-1]
 

@@ -683,8 +683,7 @@ def test_language_models_have_a_table_once_they_were_asked(start, page):
 def test_gpus_have_a_table(start, page, tmp_path):
     values = tmp_path / "values"
     values.write_text("0.utilization=42\n0.power=75500\n1.utilization=fail\n")
-    server = start({"echo": ECHO}, environment={"LD_LIBRARY_PATH": str(FAKE_GPUS),
-                                                "NESO_FAKE_NVML_FILE": str(values)})
+    server = start({"echo": ECHO}, gpu_values=values)
     page.open(server)
     page.wait(lambda: page.id("gpus").is_displayed(), "the table")
     cells = page.id("gpus-rows").find_elements(By.TAG_NAME, "td")

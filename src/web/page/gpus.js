@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The table of the server's GPUs, which is hidden when there are none. A value that the driver does not tell is empty.
-import {requestJson} from "./api.js";
+import {Refusal, requestJson} from "./api.js";
 import {byId, make, setText} from "./dom.js";
 
 // A server without GPUs gets none while it runs: it is asked less often.
@@ -32,9 +32,20 @@ export class Gpus {
   async look() {
     if (this.skip-- > 0)
       return;
-    const {gpus} = await requestJson("/v2/gpus");
+    const gpus = await this.ask();
     this.skip = gpus.length ? 0 : IDLE_LOOKS;
     this.show(gpus);
+  }
+
+  // The endpoint may be restricted where the others of this page are not.
+  async ask() {
+    try {
+      return (await requestJson("/v2/gpus")).gpus;
+    } catch (error) {
+      if (error instanceof Refusal)
+        return [];
+      throw error;
+    }
   }
 
   show(gpus) {
