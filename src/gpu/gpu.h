@@ -110,10 +110,10 @@ struct gpu_pool_usage {
         uint64_t n_beyond; /* allocations that the pool had no room for */
 };
 
-/* Of a device, or GPU_HOST: of the pinned pool. */
+/* The usage of the pool of a device, or with GPU_HOST of the pinned pool. */
 struct gpu_pool_usage gpu_pool_usage(const struct gpus *g, int device);
 
-/* Addresses of a device that stay while memory behind them grows. */
+/* A buffer of a device whose address stays the same while its memory grows. */
 struct gpu_growable;
 
 /* `max_bytes` 0: the device's setting. UNSUPPORTED when the device has no virtual memory management. */

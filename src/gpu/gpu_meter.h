@@ -3,7 +3,7 @@
  * opened at run time and finds the devices by their PCI bus ids, parts of a device (MIG) by their UUIDs.
  *
  * A reading that fails three times in a row ends for that device, with one warning: what a driver does not
- * support would otherwise be asked for, and logged, for ever.
+ * support would otherwise be read and logged at each scrape.
  *
  * Ownership.  The server's.
  * Threads.  One at a time; the functions may block for some milliseconds.

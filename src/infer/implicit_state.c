@@ -430,7 +430,7 @@ static unsigned pick_buffer(const struct implicit_state *state, struct state_pla
         return i;
 }
 
-/* Of a state in place that goes to another kind of memory. */
+/* Moves a state with one buffer to another kind of memory. */
 static struct error *take_old_value(struct implicit_state *state, unsigned to,
                                     struct state_place place, size_t n_bytes) {
         const struct state_memory *old = &state->buffers[state->reading];

@@ -2,7 +2,7 @@
 /* Streams and events of the stand-in, and the thread that runs their work.
  *
  * A piece of work runs when its random delay is over, or when a caller waits for it, and never on the calling
- * thread. Between streams the order is random. So a result that nobody waited for is not there yet.
+ * thread. Between streams the order is random. So a result is missing when the program did not wait for it.
  *
  * An event is a place in a stream: the number of pieces of work that were queued before it. */
 #include "fake_private.h"
