@@ -310,6 +310,29 @@ struct error *model_config_check_platform(const struct model_config *c) {
         return NULL;
 }
 
+static struct error *check_count(const Inference__ModelConfig *pb, const char *field, size_t n) {
+        if (n <= MODEL_CONFIG_MAX_TENSORS)
+                return NULL;
+        return error_at(error_new(ERR_INVALID_ARG,
+                                  "model %s has %zu elements of '%s', at most %d are supported",
+                                  pb->name, n, field, MODEL_CONFIG_MAX_TENSORS),
+                        "%s", field);
+}
+
+static struct error *check_tensor_counts(const Inference__ModelConfig *pb) {
+        TRY(check_count(pb, "input", pb->n_input));
+        TRY(check_count(pb, "output", pb->n_output));
+        TRY(check_count(pb, "batch_input", pb->n_batch_input));
+        TRY(check_count(pb, "batch_output", pb->n_batch_output));
+        if (pb->scheduling_choice_case !=
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
+                return NULL;
+        TRY(error_at(check_count(pb, "control_input", pb->sequence_batching->n_control_input),
+                     "sequence_batching"));
+        return error_at(check_count(pb, "state", pb->sequence_batching->n_state),
+                        "sequence_batching");
+}
+
 struct error *model_config_check_general(const struct model_config *c) {
         const Inference__ModelConfig *pb = c->pb;
 
@@ -320,7 +343,7 @@ struct error *model_config_check_general(const struct model_config *c) {
                                 "max_batch_size");
         if (pb->version_policy == NULL)
                 return error_new(ERR_INVALID_ARG, "must specify 'version policy' for %s", pb->name);
-        return NULL;
+        return check_tensor_counts(pb);
 }
 
 static struct error *check_preferred(const Inference__ModelConfig          *pb,
@@ -467,9 +490,33 @@ static struct error *check_metric(const Inference__ModelMetrics__MetricControl *
         return NULL;
 }
 
+/* Each line of the model's metrics has all tags. */
+#define MAX_TAGS 256
+#define MAX_TAG_BYTES ((size_t)64 << 10)
+
+static struct error *check_tags(const Inference__ModelConfig *pb) {
+        size_t n_bytes = 0;
+
+        if (pb->n_metric_tags > MAX_TAGS)
+                return error_at(error_new(ERR_INVALID_ARG,
+                                          "model %s has %zu metric tags, at most %d are supported",
+                                          pb->name, pb->n_metric_tags, MAX_TAGS),
+                                "metric_tags");
+        for (size_t i = 0; i < pb->n_metric_tags; i++)
+                n_bytes += strlen(pb->metric_tags[i]->key) + strlen(pb->metric_tags[i]->value);
+        if (n_bytes <= MAX_TAG_BYTES)
+                return NULL;
+        return error_at(error_new(ERR_INVALID_ARG,
+                                  "metric tags of model %s have %zu bytes, at most %zu are "
+                                  "supported",
+                                  pb->name, n_bytes, MAX_TAG_BYTES),
+                        "metric_tags");
+}
+
 struct error *model_config_check_metrics(const struct model_config *c) {
         const Inference__ModelConfig *pb = c->pb;
 
+        TRY(check_tags(pb));
         if (pb->model_metrics == NULL)
                 return NULL;
         for (size_t i = 0; i < pb->model_metrics->n_metric_control; i++)

@@ -29,10 +29,29 @@ void model_config_free(struct model_config *c) {
         free(c);
 }
 
+/* A text of empty messages ("{},") takes some fifty times its size in memory, and again for each copy. Those
+ * that say something take some four times. The part for any text has room for larger ones than are written. */
+#define FREE_BYTES ((size_t)1 << 20) /* for any text */
+#define BYTES_PER_TEXT_BYTE 4
+
 /* Half of the arena is reserved for additions of normalize and complete. */
-static void limit_reading(struct model_config *c, bool is_reading) {
-        arena_set_max(&c->arena,
-                      is_reading ? MODEL_CONFIG_ARENA_MAX_BYTES / 2 : MODEL_CONFIG_ARENA_MAX_BYTES);
+static void begin_reading(struct model_config *c, size_t n_text) {
+        arena_set_max(&c->arena, MIN(FREE_BYTES + BYTES_PER_TEXT_BYTE * n_text,
+                                     MODEL_CONFIG_ARENA_MAX_BYTES / 2));
+}
+
+/* Ends the reading. Takes `err`, which may be NULL; a message that the arena has no room for is too large. */
+static struct error *end_reading(struct model_config *c, size_t n_text, struct error *err) {
+        size_t max = arena_max(&c->arena);
+
+        arena_set_max(&c->arena, MODEL_CONFIG_ARENA_MAX_BYTES);
+        if (err == NULL || err->code != ERR_UNAVAILABLE || c->arena.lacked_memory)
+                return err;
+        error_free(err);
+        return error_new(ERR_INVALID_ARG,
+                         "model configuration is too large: its text of %zu bytes takes more than "
+                         "%zu bytes of memory",
+                         n_text, max);
 }
 
 static struct error *check_text_size(struct str text) {
@@ -49,9 +68,10 @@ struct error *model_config_read_text(struct str text, const char *path, struct m
 
         TRY(check_text_size(text));
         c = config_alloc();
-        limit_reading(c, true);
-        TRY(pb_text_read(&inference__model_config__descriptor, text, path, &c->arena, &message));
-        limit_reading(c, false);
+        begin_reading(c, text.len);
+        TRY(end_reading(c, text.len,
+                        pb_text_read(&inference__model_config__descriptor, text, path, &c->arena,
+                                     &message)));
         c->pb = (Inference__ModelConfig *)message;
         *ret = STEAL(c);
         return NULL;
@@ -64,10 +84,10 @@ struct error *model_config_read_all(struct pb_text_review *review, struct str te
 
         TRY(check_text_size(text));
         c = config_alloc();
-        limit_reading(c, true);
-        TRY(pb_text_read_all(review, &inference__model_config__descriptor, text, NULL, &c->arena,
-                             &message));
-        limit_reading(c, false);
+        begin_reading(c, text.len);
+        TRY(end_reading(c, text.len,
+                        pb_text_read_all(review, &inference__model_config__descriptor, text, NULL,
+                                         &c->arena, &message)));
         c->pb = (Inference__ModelConfig *)message;
         *ret = STEAL(c);
         return NULL;
@@ -79,9 +99,10 @@ struct error *model_config_read_json(struct str json, struct model_config **ret)
 
         TRY(check_text_size(json));
         c = config_alloc();
-        limit_reading(c, true);
-        TRY(pb_json_read(&inference__model_config__descriptor, json, &c->arena, &message));
-        limit_reading(c, false);
+        begin_reading(c, json.len);
+        TRY(end_reading(c, json.len,
+                        pb_json_read(&inference__model_config__descriptor, json, &c->arena,
+                                     &message)));
         c->pb = (Inference__ModelConfig *)message;
         *ret = STEAL(c);
         return NULL;

@@ -7,6 +7,8 @@
 #include "config/config_check.h"
 #include "config_rows.h"
 
+#include <stdio.h>
+
 #define BASE "name: 'm' backend: 'b' max_batch_size: 8 "
 
 static const struct config_row general_rows[] = {
@@ -241,11 +243,96 @@ static void test_warmup(void **state) {
         run_rows(rows, ARRAY_LEN(rows), model_config_check_warmup);
 }
 
+/* The text with the number in the place of each '#'. */
+static void add_numbered(struct strbuf *to, const char *text, size_t number) {
+        for (; *text != '\0'; text++)
+                if (*text == '#')
+                        strbuf_printf(to, "%zu", number);
+                else
+                        strbuf_putc(to, *text);
+}
+
+/* `n` copies of the text behind the base, which is read and checked. */
+static struct error *check_many(const char *before, const char *text, size_t n, const char *after) {
+        struct model_config *c;
+        struct strbuf        all;
+        struct error        *err;
+
+        strbuf_init(&all, 0);
+        strbuf_puts(&all, "version_policy { latest { num_versions: 1 } } " BASE);
+        strbuf_puts(&all, before);
+        for (size_t i = 0; i < n; i++)
+                add_numbered(&all, text, i);
+        strbuf_puts(&all, after);
+        c = config_of(strbuf_cstr(&all));
+        err = model_config_check(c);
+        model_config_free(c);
+        strbuf_done(&all);
+        return err;
+}
+
+static void test_tensors_have_a_limit(void **state) {
+        static const struct {
+                const char *field, *before, *text, *after;
+        } rows[] = {
+                { "input", "", "input { name: '#' data_type: TYPE_FP32 } ", "" },
+                { "output", "", "output { name: '#' data_type: TYPE_FP32 } ", "" },
+                { "batch_input", "", "batch_input { data_type: TYPE_INT32 } ", "" },
+                { "batch_output", "", "batch_output { source_input: '#' } ", "" },
+                { "control_input", "sequence_batching { ", "control_input { name: '#' } ", "}" },
+                { "state", "sequence_batching { ", "state { input_name: '#' } ", "}" },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct error *err = check_many(rows[i].before, rows[i].text,
+                                               MODEL_CONFIG_MAX_TENSORS + 1, rows[i].after);
+                char          expected[128];
+
+                snprintf(expected, sizeof(expected),
+                         "model m has 4097 elements of '%s', at most 4096 are supported",
+                         rows[i].field);
+                assert_outcome(err, ERR_INVALID_ARG, expected, rows[i].field);
+        }
+        assert_accepted(check_many("", rows[0].text, MODEL_CONFIG_MAX_TENSORS, ""), "input");
+}
+
+/* Tags are on each line of the metrics. */
+static void test_metric_tags_have_a_limit(void **state) {
+        char          value[65536 - 16 + 1];
+        struct strbuf long_tag;
+
+        (void)state;
+        assert_outcome(check_many("", "metric_tags { key: '#' value: 'v' } ", 256, ""), ERR_UNKNOWN,
+                       NULL, "256 tags");
+        assert_outcome(check_many("", "metric_tags { key: '#' value: 'v' } ", 257, ""),
+                       ERR_INVALID_ARG, "model m has 257 metric tags, at most 256 are supported",
+                       "257 tags");
+        memset(value, 'v', sizeof(value) - 1);
+        value[sizeof(value) - 1] = '\0';
+        for (int n_more = 0; n_more < 2; n_more++) {
+                strbuf_init(&long_tag, 0);
+                strbuf_printf(&long_tag, "metric_tags { key: 'a key of 16 byte%s' value: '%s' } ",
+                              n_more > 0 ? "s" : "", value);
+                assert_outcome(check_many(strbuf_cstr(&long_tag), "", 0, ""), ERR_INVALID_ARG,
+                               n_more > 0 ? "metric tags of model m have 65537 bytes, at most "
+                                            "65536 are supported"
+                                          : NULL,
+                               "a long tag");
+                strbuf_done(&long_tag);
+        }
+}
+
 SUITE(config_check) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_general),        cmocka_unit_test(test_batching),
-                cmocka_unit_test(test_not_normalized), cmocka_unit_test(test_name),
-                cmocka_unit_test(test_groups),         cmocka_unit_test(test_warmup),
+                cmocka_unit_test(test_general),
+                cmocka_unit_test(test_batching),
+                cmocka_unit_test(test_not_normalized),
+                cmocka_unit_test(test_name),
+                cmocka_unit_test(test_groups),
+                cmocka_unit_test(test_warmup),
+                cmocka_unit_test(test_tensors_have_a_limit),
+                cmocka_unit_test(test_metric_tags_have_a_limit),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

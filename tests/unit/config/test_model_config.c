@@ -117,6 +117,50 @@ static void test_overflow(void **state) {
         model_config_free(c);
 }
 
+static char *repeat(const char *before, const char *text, const char *after, size_t n) {
+        struct strbuf all;
+
+        strbuf_init(&all, 0);
+        strbuf_puts(&all, before);
+        for (size_t i = 0; i < n; i++)
+                strbuf_puts(&all, text);
+        strbuf_puts(&all, after);
+        return strbuf_take(&all);
+}
+
+/* A text may take some memory, and then only a few times its size: empty messages are all overhead. */
+static void test_empty_messages(void **state) {
+        struct model_config *c = NULL;
+        struct error        *err;
+        char                *text;
+
+        (void)state;
+        text = repeat("{\"input\":[{}", ",{}", "]}", 100000);
+        err = model_config_read_json(str_of(text), &c);
+        assert_outcome(err, ERR_INVALID_ARG,
+                       "model configuration is too large: its text of 300014 bytes takes more than "
+                       "2248624 bytes of memory",
+                       "empty inputs");
+        free(text);
+        text = repeat("input [{}", ",{}", "]", 100000);
+        err = model_config_read_text(str_of(text), "p", &c);
+        assert_outcome(err, ERR_INVALID_ARG,
+                       "model configuration is too large: its text of 300010 bytes takes more than "
+                       "2248608 bytes of memory",
+                       "empty inputs in the text form");
+        free(text);
+        text = repeat("{\"input\":[{}", ",{}", "]}", 2000);
+        assert_null(model_config_read_json(str_of(text), &c));
+        assert_int_equal(c->pb->n_input, 2001);
+        model_config_free(c);
+        free(text);
+        text = repeat("{\"parameters\":{\"k\":{\"string_value\":\"v\"}",
+                      ",\"key-of-some-bytes\":{\"string_value\":\"v\"}", "}}", 5000);
+        assert_null(model_config_read_json(str_of(text), &c));
+        model_config_free(c);
+        free(text);
+}
+
 static void test_bad_text(void **state) {
         static const char    text[] = "name: 'm'\nmax_batch_siz: 4\n";
         struct model_config *c = NULL;
@@ -223,11 +267,17 @@ static void test_memory_short(void **state) {
 
 SUITE(model_config) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_new),      cmocka_unit_test(test_questions),
-                cmocka_unit_test(test_version),  cmocka_unit_test(test_read_all),
-                cmocka_unit_test(test_overflow), cmocka_unit_test(test_bad_text),
-                cmocka_unit_test(test_bad_json), cmocka_unit_test(test_lenient_json),
-                cmocka_unit_test(test_too_long), cmocka_unit_test(test_memory_short),
+                cmocka_unit_test(test_new),
+                cmocka_unit_test(test_questions),
+                cmocka_unit_test(test_version),
+                cmocka_unit_test(test_read_all),
+                cmocka_unit_test(test_overflow),
+                cmocka_unit_test(test_bad_text),
+                cmocka_unit_test(test_bad_json),
+                cmocka_unit_test(test_lenient_json),
+                cmocka_unit_test(test_too_long),
+                cmocka_unit_test(test_memory_short),
+                cmocka_unit_test(test_empty_messages),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
