@@ -69,7 +69,9 @@ static struct error *make_and_warm_up(const struct job *j) {
         batch_members_done(&members);
         TRY(err);
         return warmup_run(&l->model, l->directory, in->backend->name, &in->backend->executor,
-                          &(struct warmup_ends){ l->env->ends_warmups, l->n_superseding });
+                          &(struct warmup_options){ .is_stopping = l->env->ends_warmups,
+                                                    .n_superseding = l->n_superseding,
+                                                    .budget = l->env->warmup_memory });
 }
 
 static void job_main(void *arg) {

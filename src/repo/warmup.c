@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/warmup.h"
 
+#include "base/buf.h"
+#include "base/byte_budget.h"
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -13,6 +15,7 @@
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response.h"
+#include "infer/response_allocator.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -52,6 +55,26 @@ static void fill_random(char *bytes, size_t n) {
         }
 }
 
+/* Charges what is held in addition to `b->n_charged`. */
+static struct error *charge(struct byte_budget *budget, struct warmup_bytes *b, size_t n_bytes,
+                            const char *name) {
+        if (budget == NULL || n_bytes <= b->n_charged)
+                return NULL;
+        if (!byte_budget_take(budget, n_bytes - b->n_charged))
+                return error_new(ERR_UNAVAILABLE,
+                                 BYTE_BUDGET_USED_UP " for warmup input '%s' of %zu bytes", name,
+                                 n_bytes);
+        b->n_charged = n_bytes;
+        return NULL;
+}
+
+void warmup_bytes_done(struct warmup_bytes *b, struct byte_budget *budget) {
+        if (budget != NULL)
+                byte_budget_give(budget, b->n_charged);
+        free(b->bytes);
+        *b = (struct warmup_bytes){ 0 };
+}
+
 static struct error *read_file(const char *file, const char *model_directory, size_t expected,
                                struct warmup_bytes *ret) {
         AUTO_CHARS    directory = path_join(model_directory, "warmup");
@@ -76,13 +99,18 @@ static struct error *read_file(const char *file, const char *model_directory, si
 }
 
 struct error *warmup_input_read(const Inference__ModelWarmup__Input *input, const char *name,
-                                const char *model_directory, struct warmup_bytes *ret) {
+                                const char *model_directory, struct byte_budget *budget,
+                                struct warmup_bytes *ret) {
         size_t n;
 
+        *ret = (struct warmup_bytes){ 0 };
         TRY(input_size(input, name, &n));
+        TRY(charge(budget, ret, n, name));
         if (input->input_data_type_case ==
-            INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_INPUT_DATA_FILE)
-                return read_file(input->input_data_file, model_directory, n, ret);
+            INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_INPUT_DATA_FILE) {
+                TRY(read_file(input->input_data_file, model_directory, n, ret));
+                return charge(budget, ret, ret->n, name); /* the file may be longer */
+        }
         if (input->input_data_type_case == INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE__NOT_SET)
                 return error_new(ERR_INVALID_ARG,
                                  "[request id: <id_unknown>] warmup setting expects input '%s' to "
@@ -105,9 +133,16 @@ struct error *warmup_input_read(const Inference__ModelWarmup__Input *input, cons
 #define MAX_WARMUP_BATCH 65536
 #define MAX_WARMUP_COUNT 65536 /* a load has an end */
 
+/* Memory for outputs, charged to the budget. */
+struct output_memory {
+        struct response_allocator base;
+        struct byte_budget       *budget; /* borrowed; NULL: no limit */
+};
+
 /* One sample while it runs. */
 struct warmup {
-        const struct warmup_ends     *ends; /* borrowed */
+        struct output_memory          outputs;
+        const struct warmup_options  *options; /* borrowed */
         struct model                 *model;
         const char                   *directory;
         const char                   *instance; /* borrowed; its name, for the log */
@@ -119,6 +154,49 @@ struct warmup {
         uint32_t                      n_running;
         struct error                 *error; /* owned; the first failure */
 };
+
+/* Has the type allocator_alloc_fn. */
+static struct error *allocate_output(struct response_allocator *allocator, const char *tensor,
+                                     size_t byte_size, enum memory_type type, int64_t id,
+                                     void *userp, void **buffer, void **buffer_userp,
+                                     enum memory_type *actual_type, int64_t *actual_id) {
+        struct byte_budget *budget = CONTAINER_OF(allocator, struct output_memory, base)->budget;
+        struct buf         *b;
+
+        (void)type;
+        (void)id;
+        (void)userp;
+        *actual_type = MEMORY_CPU;
+        *actual_id = 0;
+        *buffer = *buffer_userp = NULL;
+        if (byte_size == 0)
+                return NULL;
+        if (budget != NULL && !byte_budget_take(budget, byte_size))
+                return error_new(ERR_UNAVAILABLE,
+                                 BYTE_BUDGET_USED_UP " for output '%s' of %zu bytes", tensor,
+                                 byte_size);
+        b = buf_new(NULL, byte_size);
+        if (b == NULL) {
+                if (budget != NULL)
+                        byte_budget_give(budget, byte_size);
+                return error_new(ERR_UNAVAILABLE, "out of memory for output '%s'", tensor);
+        }
+        b->len = byte_size;
+        *buffer = b->bytes;
+        *buffer_userp = b;
+        return NULL;
+}
+
+/* Has the type allocator_release_fn. */
+static struct error *release_output(struct response_allocator *allocator, void *buffer,
+                                    void *buffer_userp, size_t byte_size, enum memory_type type,
+                                    int64_t id) {
+        struct byte_budget *budget = CONTAINER_OF(allocator, struct output_memory, base)->budget;
+
+        if (buffer_userp != NULL && budget != NULL)
+                byte_budget_give(budget, byte_size);
+        return inner_output_release(allocator, buffer, buffer_userp, byte_size, type, id);
+}
 
 static void keep_error(struct warmup *w, const struct error *why) {
         MUTEX_GUARD(&w->lock);
@@ -213,6 +291,7 @@ static struct error *make_request(struct warmup *w, const struct executor *execu
         if (r == NULL)
                 return no_memory();
         *ret = r;
+        r->request->allocator = &w->outputs.base;
         TRY(add_inputs(w, r->request, false));
         TRY(inner_request_prepare(r));
         TRY(add_inputs(w, r->request, true)); /* not inputs of the model, so nothing checks them */
@@ -235,7 +314,7 @@ static struct error *execute_warmup(struct warmup *w, struct executor *executor,
 }
 
 /* Makes all requests of the sample and runs them as one batch. */
-static struct error *run_once(struct warmup *w, struct executor *executor) {
+static struct error *run_batch(struct warmup *w, struct executor *executor) {
         uint32_t         n = w->sample->batch_size;
         uint32_t         n_made = 0;
         struct request **batch = try_alloc((size_t)n * sizeof(struct request *));
@@ -255,11 +334,28 @@ static struct error *run_once(struct warmup *w, struct executor *executor) {
         return err;
 }
 
+/* About what a request holds beside its tensors. */
+#define REQUEST_BYTES ((size_t)2 << 10)
+
+static struct error *run_once(struct warmup *w, struct executor *executor) {
+        struct byte_budget *budget = w->options->budget;
+        size_t              n_bytes = w->sample->batch_size * REQUEST_BYTES;
+        struct error       *err;
+
+        if (budget != NULL && !byte_budget_take(budget, n_bytes))
+                return error_new(ERR_UNAVAILABLE, BYTE_BUDGET_USED_UP " for %u warmup requests",
+                                 w->sample->batch_size);
+        err = run_batch(w, executor);
+        if (budget != NULL)
+                byte_budget_give(budget, n_bytes);
+        return err;
+}
+
 static struct error *read_inputs(struct warmup *w) {
         w->bytes = mem_zalloc((w->sample->n_inputs + 1) * sizeof(*w->bytes));
         for (size_t i = 0; i < w->sample->n_inputs; i++)
                 TRY(warmup_input_read(w->sample->inputs[i]->value, w->sample->inputs[i]->key,
-                                      w->directory, &w->bytes[i]));
+                                      w->directory, w->options->budget, &w->bytes[i]));
         return NULL;
 }
 
@@ -276,12 +372,12 @@ static struct error *name_sample(const struct warmup *w, struct error *why) {
         return err;
 }
 
-static struct error *check_ends(const struct warmup_ends *ends) {
-        if (ends->is_stopping != NULL &&
-            atomic_load_explicit(ends->is_stopping, memory_order_relaxed))
+static struct error *check_ends(const struct warmup_options *options) {
+        if (options->is_stopping != NULL &&
+            atomic_load_explicit(options->is_stopping, memory_order_relaxed))
                 return error_new_text(ERR_UNAVAILABLE, "Server exiting");
-        if (ends->n_superseding != NULL &&
-            atomic_load_explicit(ends->n_superseding, memory_order_relaxed) > 0)
+        if (options->n_superseding != NULL &&
+            atomic_load_explicit(options->n_superseding, memory_order_relaxed) > 0)
                 return error_new_text(ERR_UNAVAILABLE, "another change of the model was requested");
         return NULL;
 }
@@ -298,7 +394,7 @@ static void log_end(const struct warmup *w, bool is_failure) {
 }
 
 static struct error *iterate(struct warmup *w, struct executor *executor, uint32_t iteration) {
-        TRY(check_ends(w->ends));
+        TRY(check_ends(w->options));
         log_begin(w, iteration);
         return run_once(w, executor);
 }
@@ -312,7 +408,7 @@ static struct error *run_sample(struct warmup *w, struct executor *executor) {
                 err = name_sample(w, iterate(w, executor, i));
         log_end(w, err != NULL);
         for (size_t i = 0; i < w->sample->n_inputs; i++)
-                free(w->bytes[i].bytes);
+                warmup_bytes_done(&w->bytes[i], w->options->budget);
         free(w->bytes);
         return err;
 }
@@ -336,7 +432,7 @@ static struct error *check_size(const Inference__ModelWarmup *sample) {
 }
 
 struct error *warmup_run(struct model *model, const char *model_directory, const char *instance,
-                         struct executor *executor, const struct warmup_ends *ends) {
+                         struct executor *executor, const struct warmup_options *options) {
         const Inference__ModelConfig *pb = model->config->pb;
         struct error                 *err = NULL;
 
@@ -345,7 +441,10 @@ struct error *warmup_run(struct model *model, const char *model_directory, const
                                     .directory = model_directory,
                                     .instance = instance,
                                     .sample = pb->model_warmup[i],
-                                    .ends = ends };
+                                    .options = options,
+                                    .outputs = { .base = { .alloc = allocate_output,
+                                                           .release = release_output },
+                                                 .budget = options->budget } };
 
                 if (w.sample->batch_size == 0 || !warmup_fits(w.sample, executor))
                         continue;

@@ -361,14 +361,16 @@ static struct error *check_warmup_files(const struct model_check *c) {
                         const Inference__ModelWarmup__InputsEntry *in =
                                 pb->model_warmup[i]->inputs[k];
                         struct warmup_bytes bytes;
+                        struct error       *err;
 
                         if (in->value == NULL ||
                             in->value->input_data_type_case !=
                                     INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_INPUT_DATA_FILE)
                                 continue;
-                        TRY(error_at(warmup_input_read(in->value, in->key, c->directory, &bytes),
-                                     "model_warmup[%zu].inputs[%zu].value.input_data_file", i, k));
-                        free(bytes.bytes);
+                        err = warmup_input_read(in->value, in->key, c->directory, NULL, &bytes);
+                        warmup_bytes_done(&bytes, NULL);
+                        TRY(error_at(err, "model_warmup[%zu].inputs[%zu].value.input_data_file", i,
+                                     k));
                 }
         return NULL;
 }

@@ -91,6 +91,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                          .cache = s->cache,
                          .policies = s->policies,
                          .state_memory = &s->state_memory,
+                         .warmup_memory = &s->warmup_memory,
                          .step_memory = &s->step_memory,
                          .responses = &s->responses,
                          .limiter = s->limiter,
@@ -168,9 +169,10 @@ static void on_over_budget(void *owner) {
 
 static void init_memory(struct server *s, const struct server_options *o) {
         size_t max = max_or_default(o->memory_bytes);
+        size_t budget = max_or_default((uint64_t)MAX(o->memory_budget_bytes, 0));
 
-        byte_budget_init(&s->state_memory,
-                         max_or_default((uint64_t)MAX(o->memory_budget_bytes, 0)));
+        byte_budget_init(&s->state_memory, budget);
+        byte_budget_init(&s->warmup_memory, budget);
         if (o->memory_used != NULL)
                 byte_budget_share(&s->memory, max, o->memory_used);
         else

@@ -63,6 +63,7 @@ struct server {
         struct timer_thread     *timers;        /* owned */
         struct response_cache   *cache;         /* owned; NULL = none */
         struct byte_budget       state_memory;  /* of the sequences of all models */
+        struct byte_budget       warmup_memory; /* of the warm-ups of all models */
         struct byte_budget       memory;        /* of requests; the program may share it */
         struct step_memory       step_memory;
         struct response_share    responses;

@@ -2,6 +2,7 @@
 #include "suite.h"
 
 #include "backend/temp_tree.h"
+#include "base/byte_budget.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "infer/executor.h"
@@ -23,10 +24,11 @@ struct recorder {
         bool            answers_later; /* on a thread of its own */
         bool            sends_flags;   /* a response, then FINAL without one */
 
-        struct warmup_ends ends;
-        unsigned           ends_at; /* the n-th execution makes the warm-up end; 0: none */
-        atomic_bool        is_stopping;
-        atomic_uint        n_superseding;
+        struct warmup_options options;
+        size_t                most_used; /* of the budget, while an output was held */
+        unsigned              ends_at;   /* the n-th execution makes the warm-up end; 0: none */
+        atomic_bool           is_stopping;
+        atomic_uint           n_superseding;
 
         struct thread    thread;
         struct request **requests; /* owned while the thread works */
@@ -62,6 +64,8 @@ static void answer(struct recorder *r, struct request *req, bool fails) {
         assert_int_equal(type, MEMORY_CPU);
         assert_int_equal(id, 0);
         memset(bytes, 1, 8);
+        if (r->options.budget != NULL)
+                r->most_used = MAX(r->most_used, byte_budget_used(r->options.budget));
         assert_ok(response_send(response, r->sends_flags ? 0 : RESPONSE_FINAL,
                                 fails ? &boom : NULL),
                   "send");
@@ -87,7 +91,7 @@ static void execute(struct executor *e, struct request **requests, uint32_t n) {
         mem_fail_after(0); /* what fails is to fail before this */
         r->n_executions++;
         if (r->n_executions == r->ends_at) {
-                atomic_store(&r->is_stopping, r->ends.is_stopping != NULL);
+                atomic_store(&r->is_stopping, r->options.is_stopping != NULL);
                 atomic_store(&r->n_superseding, 2);
         }
         for (uint32_t i = 0; i < n; i++) {
@@ -121,7 +125,7 @@ static struct error *warm(struct recorder *r, const char *config, const char *di
 
         r->executor.ops = &recorder_ops;
         strbuf_init(&r->seen, 0);
-        err = warmup_run(&f->model, directory, "m_0", &r->executor, &r->ends);
+        err = warmup_run(&f->model, directory, "m_0", &r->executor, &r->options);
         thread_join(&r->thread);
         free(r->requests);
         r->requests = NULL;
@@ -177,7 +181,7 @@ static void test_a_stop_ends_it(void **state) {
         struct recorder r = { .ends_at = 2 };
 
         (void)state;
-        r.ends.is_stopping = &r.is_stopping;
+        r.options.is_stopping = &r.is_stopping;
         assert_error(warm(&r, LONG, "/", "IN[1,2]=0000000000000000 \nIN[1,2]=0000000000000000 \n"),
                      ERR_UNAVAILABLE, "failed to run warmup sample 's': Server exiting; ");
 }
@@ -186,7 +190,7 @@ static void test_another_change_ends_it(void **state) {
         struct recorder r = { .ends_at = 1 };
 
         (void)state;
-        r.ends.n_superseding = &r.n_superseding;
+        r.options.n_superseding = &r.n_superseding;
         assert_error(
                 warm(&r, LONG, "/", "IN[1,2]=0000000000000000 \n"), ERR_UNAVAILABLE,
                 "failed to run warmup sample 's': another change of the model was requested; ");
@@ -365,6 +369,51 @@ static void test_batch_beyond_all_reason(void **state) {
         assert_int_equal(r.n_executions, 0);
 }
 
+/* The inputs, the requests and their outputs are charged, and given back in any case. */
+static void test_memory_is_charged(void **state) {
+        static const char config[] =
+                IO "model_warmup [{ name: 's' batch_size: 2 count: 3 inputs " ZEROS " }]";
+        static const struct {
+                size_t      max;
+                const char *message, *seen;
+        } rows[] = {
+                { 7,
+                  "the server's memory budget (--memory-budget) is used up for warmup input 'IN' "
+                  "of "
+                  "8 bytes",
+                  "" },
+                { 4096 + 7,
+                  "failed to run warmup sample 's': the server's memory budget (--memory-budget) "
+                  "is "
+                  "used up for 2 warmup requests; ",
+                  "" },
+        };
+        struct byte_budget budget;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct recorder r = { .options.budget = &budget };
+
+                byte_budget_init(&budget, rows[i].max);
+                assert_error(warm(&r, config, "/", rows[i].seen), ERR_UNAVAILABLE, rows[i].message);
+                assert_int_equal(byte_budget_used(&budget), 0);
+        }
+        for (int fails = 0; fails < 2; fails++) {
+                struct recorder r = { .options.budget = &budget, .fails_at = fails ? 3 : 0 };
+                struct error   *err;
+
+                byte_budget_init(&budget, 4096 + 8 + 2 * 8);
+                err = warm(&r, config, "/",
+                           "IN[1,2]=0000000000000000 IN[1,2]=0000000000000000 \n"
+                           "IN[1,2]=0000000000000000 IN[1,2]=0000000000000000 \n"
+                           "IN[1,2]=0000000000000000 IN[1,2]=0000000000000000 \n");
+                assert_int_equal(err != NULL, fails);
+                error_free(err);
+                assert_int_equal(byte_budget_used(&budget), 0);
+                assert_int_equal(r.most_used, 4096 + 8 + 8);
+        }
+}
+
 /* Each allocation before the execution fails once; then the warm-up succeeds. */
 static void test_out_of_memory(void **state) {
         unsigned n = 0;
@@ -379,7 +428,7 @@ static void test_out_of_memory(void **state) {
 
                 strbuf_init(&r.seen, 0);
                 mem_fail_after(++n);
-                err = warmup_run(&f->model, "/", "m_0", &r.executor, &r.ends);
+                err = warmup_run(&f->model, "/", "m_0", &r.executor, &r.options);
                 mem_fail_after(0);
                 has_run = r.n_executions > 0;
                 assert_int_equal(err == NULL, has_run);
@@ -408,6 +457,7 @@ SUITE(warmup) {
                 cmocka_unit_test(test_a_stop_ends_it),
                 cmocka_unit_test(test_another_change_ends_it),
                 cmocka_unit_test(test_batch_beyond_all_reason),
+                cmocka_unit_test(test_memory_is_charged),
                 cmocka_unit_test(test_out_of_memory),
         };
 

@@ -38,7 +38,7 @@ static Inference__ModelWarmup__Input input_of(enum data_type                    
 
 static struct error *read_input(const Inference__ModelWarmup__Input *input,
                                 struct warmup_bytes                 *ret) {
-        return warmup_input_read(input, "IN", tree.path, ret);
+        return warmup_input_read(input, "IN", tree.path, NULL, ret);
 }
 
 static void test_zeros(void **state) {
