@@ -20,6 +20,7 @@
 #define MAX_PATH_BYTES 1024
 #define MAX_NAME_BYTES 255 /* the limit of file systems */
 #define MAX_COMPONENTS 16
+#define MAX_ALL_COMPONENTS 4096 /* of all files of a load: each may be a directory of its own */
 
 struct override_store {
         char        *root;      /* owned; "$TMPDIR/neso-<uid>" */
@@ -221,7 +222,8 @@ static bool is_plain_name(struct str name) {
         return true;
 }
 
-static struct error *check_path(const char *path) {
+/* Adds the number of its names to *n_all. */
+static struct error *check_path(const char *path, size_t *n_all) {
         struct str rest = str_of(path), name;
         size_t     n = 0;
         bool       is_plain = rest.len <= MAX_PATH_BYTES;
@@ -230,6 +232,7 @@ static struct error *check_path(const char *path) {
                 rest = str_split(rest, '/', &name);
                 is_plain = is_plain && is_plain_name(name) && ++n <= MAX_COMPONENTS;
         } while (is_plain && rest.ptr != NULL);
+        *n_all += n;
         if (is_plain)
                 return NULL;
         return error_new(ERR_INVALID_ARG,
@@ -307,9 +310,14 @@ struct error *override_files_write(struct override_store *s, const struct overri
                                    size_t n_files, struct override_files **ret) {
         struct override_files *f;
         struct error          *err;
+        size_t                 n_names = 0;
 
         for (size_t i = 0; i < n_files; i++)
-                TRY(check_path(files[i].path));
+                TRY(check_path(files[i].path, &n_names));
+        if (n_names > MAX_ALL_COMPONENTS)
+                return error_new(ERR_INVALID_ARG,
+                                 "the paths of the files have %zu names, at most %d are supported",
+                                 n_names, MAX_ALL_COMPONENTS);
         TRY(override_files_new(s, &f));
         err = write_all(f, files, n_files);
         if (err != NULL) {

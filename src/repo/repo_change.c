@@ -173,6 +173,8 @@ void repo_change_end(struct repo *r, struct repo_entry *e) {
                 r->n_unloads++;
         }
         e->is_busy = false;
+        free(STEAL(e->running_config)); /* a client has sent it, and the entry may stay */
+        e->running.config_json = NULL;
         if (e->is_outdated)
                 atomic_fetch_sub(&e->n_superseding, 1);
         e->is_outdated = false;

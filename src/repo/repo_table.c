@@ -331,6 +331,17 @@ struct repo_version *repo_entry_latest_locked(struct repo_entry *e) {
         return NULL;
 }
 
+/* A copy that is cut before a character; NULL for NULL. */
+static char *copy_reason(const char *reason) {
+        size_t len = REPO_REASON_MAX_BYTES;
+
+        if (reason == NULL || strlen(reason) <= len)
+                return mem_strdup(reason);
+        while (len > 0 && ((unsigned char)reason[len] & 0xc0) == 0x80)
+                len--;
+        return mem_printf("%.*s...", (int)len, reason);
+}
+
 struct model *repo_version_set_locked(struct repo_version *v, enum version_state state,
                                       const char *reason, struct model *model) {
         struct model *old = v->model;
@@ -338,7 +349,7 @@ struct model *repo_version_set_locked(struct repo_version *v, enum version_state
         if (old != NULL)
                 atomic_store(&old->is_replaced, true);
         free(v->reason);
-        v->reason = mem_strdup(reason);
+        v->reason = copy_reason(reason);
         v->was_unloaded = false;
         v->state = state;
         v->model = model;
@@ -369,7 +380,7 @@ void repo_version_block_locked(struct repo_version *v, const struct repo_block *
         if (is_same_block(v, block))
                 return;
         free(v->blocked);
-        v->blocked = block != NULL ? mem_strdup(block->why) : NULL;
+        v->blocked = block != NULL ? copy_reason(block->why) : NULL;
         v->is_hidden = block != NULL && block->is_hidden;
         v->is_fault = block != NULL && block->is_fault;
         update_counts(v->entry);

@@ -27,6 +27,10 @@ struct model_generations;
 struct repo_table;
 struct store_copy;
 
+/* Longer reasons are cut. They are kept, and the index has all of them; the client that asked for the load and
+ * the log have the whole text. */
+#define REPO_REASON_MAX_BYTES ((size_t)16 << 10)
+
 struct repo_version {
         struct repo_entry  *entry; /* borrowed: it holds this */
         int64_t             number;

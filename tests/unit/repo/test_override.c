@@ -172,6 +172,26 @@ static void test_files_go_with_the_last_user(void **state) {
         assert_int_equal(count_entries(p->tree.path), 0);
 }
 
+/* A path of sixteen names of one byte makes fifteen directories. */
+static void test_many_directories(void **state) {
+        struct place          *p = *state;
+        struct override_file   all[257];
+        struct override_store *s = override_store_new();
+        struct override_files *files = NULL;
+
+        for (size_t i = 0; i < ARRAY_LEN(all); i++)
+                all[i] = (struct override_file){ mem_printf("%zu/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o", i),
+                                                 "", 0 };
+        assert_error(override_files_write(s, all, 257, &files), ERR_INVALID_ARG,
+                     "the paths of the files have 4112 names, at most 4096 are supported");
+        assert_int_equal(count_entries(p->tree.path), 0);
+        assert_ok(override_files_write(s, all, 256, &files), "4096 names");
+        override_files_unref(files);
+        override_store_free(s);
+        for (size_t i = 0; i < ARRAY_LEN(all); i++)
+                free((char *)(uintptr_t)all[i].path);
+}
+
 static void test_twice_the_same(void **state) {
         struct place              *p = *state;
         const struct override_file both[] = { { "1/a", "A", 1 }, { "1/a", "B", 1 } };
@@ -310,6 +330,7 @@ SUITE(override) {
                 TEST(test_names_that_are_fine),
                 TEST(test_files_go_with_the_last_user),
                 TEST(test_twice_the_same),
+                TEST(test_many_directories),
                 TEST(test_the_root_must_be_ours),
                 TEST(test_what_dead_servers_left_is_removed),
                 TEST(test_a_directory_without_a_lock),

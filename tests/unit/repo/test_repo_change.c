@@ -12,6 +12,7 @@
 #include "repo/reaper.h"
 #include "repo/repo.h"
 #include "repo/repo_place.h"
+#include "repo/repo_private.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -646,6 +647,29 @@ static void test_retries(void **state) {
         repo_place_end(&p);
 }
 
+/* What a client has sent is not kept once its load has failed. */
+static void test_failed_loads_hold_no_configuration(void **state) {
+        struct repo_place        p;
+        const struct repo_entry *e;
+
+        (void)state;
+        begin(&p);
+        repo_place_add(&p, "m", "");
+        repo_place_open(&p, one_folder, 1);
+        fake_host_fail(FAKE_MODEL_INITIALIZE, "m", TRITONSERVER_ERROR_UNSUPPORTED, "no luck");
+        log_lines_begin();
+        assert_fails(load_json(&p, SENT("text")));
+        log_lines_end();
+        mutex_lock(&p.repo->table.lock);
+        e = repo_table_find_locked(&p.repo->table, &(struct model_key){ "", "m" });
+        assert_non_null(e);
+        assert_null(e->running_config);
+        assert_null(e->sent_config);
+        mutex_unlock(&p.repo->table.lock);
+        fake_host_fail(FAKE_MODEL_INITIALIZE, NULL, 0, NULL);
+        repo_place_end(&p);
+}
+
 /* Loads that come to nothing leave no name behind. */
 static void test_failures_are_forgotten(void **state) {
         const struct override_file files[] = { { "1/a", "", 0 } };
@@ -756,6 +780,7 @@ SUITE(repo_change) {
                 cmocka_unit_test(test_sent_files),
                 cmocka_unit_test(test_unload_and_load),
                 cmocka_unit_test(test_retries),
+                cmocka_unit_test(test_failed_loads_hold_no_configuration),
                 cmocka_unit_test(test_failures_are_forgotten),
                 cmocka_unit_test(test_duplicates_can_be_resolved),
                 cmocka_unit_test(test_repositories_come_and_go),

@@ -113,6 +113,31 @@ static void test_latest_is_the_highest_ready(void **state) {
         assert_int_equal(second.n_unused, 1);
 }
 
+/* Clients that may load models determine the texts of errors, and the index has all of them. */
+static void test_long_reasons_are_cut(void **state) {
+        char                 text[REPO_REASON_MAX_BYTES + 4];
+        struct repo_block    block = { .why = text };
+        struct repo_version *v;
+        struct repo_table    t;
+
+        (void)state;
+        memset(text, 'x', sizeof(text));
+        repo_table_init(&t);
+        mutex_lock(&t.lock);
+        v = repo_entry_add_version_locked(add(&t, "m", "/m"), 1);
+        text[REPO_REASON_MAX_BYTES] = '\0';
+        assert_null(repo_version_set_locked(v, VERSION_UNAVAILABLE, text, NULL));
+        assert_string_equal(v->reason, text);
+        memcpy(&text[REPO_REASON_MAX_BYTES - 1], "\xe2\x82\xac", 4); /* a character of 3 bytes */
+        assert_null(repo_version_set_locked(v, VERSION_UNAVAILABLE, text, NULL));
+        assert_int_equal(strlen(v->reason), REPO_REASON_MAX_BYTES - 1 + 3);
+        assert_string_equal(&v->reason[REPO_REASON_MAX_BYTES - 3], "xx...");
+        repo_version_block_locked(v, &block);
+        assert_string_equal(v->blocked, v->reason);
+        mutex_unlock(&t.lock);
+        repo_table_done(&t);
+}
+
 static void test_setting_gives_the_old_model(void **state) {
         struct stub          first = stub_of(1), second = stub_of(1);
         char                 reason[] = "Internal: x";
@@ -286,6 +311,7 @@ SUITE(repo_table) {
                 cmocka_unit_test(test_entries),
                 cmocka_unit_test(test_versions_ascend),
                 cmocka_unit_test(test_latest_is_the_highest_ready),
+                cmocka_unit_test(test_long_reasons_are_cut),
                 cmocka_unit_test(test_setting_gives_the_old_model),
                 cmocka_unit_test(test_sorted_by_bytes),
                 cmocka_unit_test(test_stays_sorted),
