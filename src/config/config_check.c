@@ -311,26 +311,42 @@ struct error *model_config_check_platform(const struct model_config *c) {
 }
 
 static struct error *check_count(const Inference__ModelConfig *pb, const char *field, size_t n) {
-        if (n <= MODEL_CONFIG_MAX_TENSORS)
+        if (n <= MODEL_CONFIG_MAX_ELEMENTS)
                 return NULL;
         return error_at(error_new(ERR_INVALID_ARG,
                                   "model %s has %zu elements of '%s', at most %d are supported",
-                                  pb->name, n, field, MODEL_CONFIG_MAX_TENSORS),
+                                  pb->name, n, field, MODEL_CONFIG_MAX_ELEMENTS),
                         "%s", field);
 }
 
-static struct error *check_tensor_counts(const Inference__ModelConfig *pb) {
+static struct error *check_sequence_counts(const Inference__ModelConfig           *pb,
+                                           const Inference__ModelSequenceBatching *sequence) {
+        TRY(check_count(pb, "control_input", sequence->n_control_input));
+        TRY(check_count(pb, "state", sequence->n_state));
+        if (sequence->strategy_choice_case !=
+            INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_OLDEST)
+                return NULL;
+        return error_at(check_count(pb, "preferred_batch_size",
+                                    sequence->oldest->n_preferred_batch_size),
+                        "oldest");
+}
+
+/* What is copied, or searched for each request. */
+static struct error *check_counts(const Inference__ModelConfig *pb) {
         TRY(check_count(pb, "input", pb->n_input));
         TRY(check_count(pb, "output", pb->n_output));
         TRY(check_count(pb, "batch_input", pb->n_batch_input));
         TRY(check_count(pb, "batch_output", pb->n_batch_output));
-        if (pb->scheduling_choice_case !=
+        if (pb->scheduling_choice_case ==
+            INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
+                return error_at(check_count(pb, "preferred_batch_size",
+                                            pb->dynamic_batching->n_preferred_batch_size),
+                                "dynamic_batching");
+        if (pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
-                return NULL;
-        TRY(error_at(check_count(pb, "control_input", pb->sequence_batching->n_control_input),
-                     "sequence_batching"));
-        return error_at(check_count(pb, "state", pb->sequence_batching->n_state),
-                        "sequence_batching");
+                return error_at(check_sequence_counts(pb, pb->sequence_batching),
+                                "sequence_batching");
+        return NULL;
 }
 
 struct error *model_config_check_general(const struct model_config *c) {
@@ -343,7 +359,7 @@ struct error *model_config_check_general(const struct model_config *c) {
                                 "max_batch_size");
         if (pb->version_policy == NULL)
                 return error_new(ERR_INVALID_ARG, "must specify 'version policy' for %s", pb->name);
-        return check_tensor_counts(pb);
+        return check_counts(pb);
 }
 
 static struct error *check_preferred(const Inference__ModelConfig          *pb,

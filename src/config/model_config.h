@@ -34,8 +34,8 @@
 #define MODEL_CONFIG_TEXT_MAX_BYTES ((size_t)16 << 20)
 #define MODEL_CONFIG_ARENA_MAX_BYTES ((size_t)256 << 20)
 
-/* Inputs, outputs and states, each: a request that has more is refused as well. */
-#define MODEL_CONFIG_MAX_TENSORS 4096
+/* Of inputs, outputs, states and preferred batch sizes, each. A request with more tensors is refused as well. */
+#define MODEL_CONFIG_MAX_ELEMENTS 4096
 
 struct pb_text_review;
 

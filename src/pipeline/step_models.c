@@ -16,6 +16,8 @@ struct step_models *step_models_new(const struct step_model *steps, size_t n) {
                 model_ref(steps[i].model);
                 s->models[i] = steps[i].model;
                 s->nested[i] = steps[i].nested;
+                /* Bounded: nested snapshots were admitted by their own size. */
+                s->n_all += 1 + (s->nested[i] != NULL ? s->nested[i]->n_all : steps[i].n_next);
                 if (s->nested[i] != NULL)
                         step_models_ref(s->nested[i]);
         }

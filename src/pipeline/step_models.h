@@ -45,6 +45,7 @@ struct step_models;
 struct step_model {
         struct model       *model;
         struct step_models *nested; /* NULL: not composed, or runs without its next model */
+        size_t n_next; /* n_all of the chain that begins at a model which runs without its next */
 };
 
 struct step_models {
@@ -54,6 +55,7 @@ struct step_models {
         struct step_models  *next_older; /* in a holder */
         struct step_models **nested;     /* refs; one for each step, each may be NULL */
         size_t               n;
+        size_t n_all; /* with the steps of steps; they are counted as often as they run */
         /* Refs: one for each step; with `next`, stages 2..n: the first model owns the holder. */
         struct model *models[];
 };

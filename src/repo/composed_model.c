@@ -14,6 +14,8 @@
 
 #include <string.h>
 
+#define MAX_ALL_STEPS 8192
+
 struct error *composed_model_new(struct loaded_model *l, struct composed_model **ret) {
         struct model_needs     needs;
         struct composed_model *c;
@@ -54,9 +56,10 @@ struct found_steps {
         size_t             n;
 };
 
-static void add_step(struct found_steps *f, struct model *model, struct step_models *nested) {
+static void add_step(struct found_steps *f, struct model *model, struct step_models *nested,
+                     size_t n_next) {
         f->items = mem_realloc(f->items, (f->n + 1) * sizeof(*f->items));
-        f->items[f->n++] = (struct step_model){ model, nested };
+        f->items[f->n++] = (struct step_model){ model, nested, n_next };
 }
 
 static void found_steps_done(struct found_steps *f) {
@@ -100,9 +103,18 @@ static void add_followers(struct found_steps *f, struct composed_model *next,
                 model_ref(s->models[i]);
                 if (s->nested[i] != NULL)
                         step_models_ref(s->nested[i]);
-                add_step(f, s->models[i], s->nested[i]);
+                add_step(f, s->models[i], s->nested[i], 0);
         }
         step_models_unref(s);
+}
+
+/* 0 when it cannot serve. */
+static size_t count_all(struct composed_model *c) {
+        struct step_models *s = step_models_holder_get(&c->holder);
+        size_t              n = s != NULL ? s->n_all : 0;
+
+        step_models_unref(s);
+        return n;
 }
 
 static void find_step(struct composed_model *c, const struct model_need *need,
@@ -123,7 +135,7 @@ static void find_step(struct composed_model *c, const struct model_need *need,
                 if (nested == NULL)
                         ret->why = not_ready(c, need->name);
         }
-        add_step(f, model, nested);
+        add_step(f, model, nested, has_next(of_step) ? count_all(of_step) : 0);
         if (c->needs.kind == NEEDS_NEXT && has_next(of_step))
                 add_followers(f, of_step, ret);
 }
@@ -200,7 +212,19 @@ static struct error *plan_ensemble(struct loaded_model *l, struct step_models *s
                          is_decoupled ? "are" : "are not");
 }
 
+/* Each step of an ensemble may be an ensemble: twenty of two steps each execute a million models for one request,
+ * and take as long to be asked whether they are ready. */
+static struct error *check_size(const struct composed_model *c, const struct step_models *s) {
+        if (s->n_all <= MAX_ALL_STEPS)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "'%s' executes %zu models for a request, counting those of its steps, at "
+                         "most %d are supported",
+                         c->model->name, s->n_all, MAX_ALL_STEPS);
+}
+
 static struct error *make_plan(struct composed_model *c, struct step_models *s) {
+        TRY(check_size(c, s));
         switch (c->needs.kind) {
         case NEEDS_NEXT:
         case NEEDS_STAGES: return plan_chain(c, s);

@@ -258,9 +258,12 @@ bool load_graph_lacks(const struct load_graph *p, const struct load_item *item,
                !repo_compose_has(p->repo, &item->found->key, need);
 }
 
-const struct model_need *load_graph_find_lacking(const struct load_graph *p,
-                                                 const struct load_item  *item,
-                                                 const struct load_item **ret_user) {
+/* Each item is looked at once, however many ways lead to it. */
+static const struct model_need *find_lacking(const struct load_graph *p, struct load_item *item,
+                                             const struct load_item **ret_user) {
+        if (item->n_looks == p->n_looks)
+                return NULL;
+        item->n_looks = p->n_looks;
         for (size_t i = 0; i < item->needs.n; i++) {
                 const struct model_need *need = &item->needs.items[i];
 
@@ -270,13 +273,18 @@ const struct model_need *load_graph_find_lacking(const struct load_graph *p,
                 return need;
         }
         for (size_t i = 0; i < item->n_waits; i++) {
-                const struct model_need *need =
-                        load_graph_find_lacking(p, item->waits_for[i], ret_user);
+                const struct model_need *need = find_lacking(p, item->waits_for[i], ret_user);
 
                 if (need != NULL)
                         return need;
         }
         return NULL;
+}
+
+const struct model_need *load_graph_find_lacking(struct load_graph *p, struct load_item *item,
+                                                 const struct load_item **ret_user) {
+        p->n_looks++;
+        return find_lacking(p, item, ret_user);
 }
 
 void load_graph_drop_needs(struct load_graph *p) {

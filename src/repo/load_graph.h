@@ -30,6 +30,7 @@ struct load_item {
         const char               *config_json;  /* borrowed; NULL: the file's */
         bool                      is_requested; /* false: only another model needs it */
         bool                      is_dropped;   /* it is not loaded */
+        uint64_t                  n_looks; /* n_looks of the graph when it was looked at last */
         struct model_needs        needs;
         struct load_item        **waits_for; /* owned array; items before this one */
         size_t                    n_waits;
@@ -50,6 +51,7 @@ struct load_graph {
         uint64_t                n_unloads; /* r->n_unloads when the graph was begun */
         struct load_item      **items;     /* owned; each after those that it needs */
         size_t                  n_items;
+        uint64_t                n_looks; /* calls of load_graph_find_lacking() */
         /* Loads one item. */
         struct error *(*load)(struct repo *r, struct load_item *item);
 };
@@ -63,8 +65,7 @@ struct load_item *load_graph_add(struct load_graph *p, const struct found_model 
                                  const char *config_json, bool is_requested);
 /* Returns a model that this item, or an item for which it waits (*ret_user), needs and that is
  * neither loaded nor in the graph; NULL when there is none. */
-const struct model_need *load_graph_find_lacking(const struct load_graph *p,
-                                                 const struct load_item  *item,
+const struct model_need *load_graph_find_lacking(struct load_graph *p, struct load_item *item,
                                                  const struct load_item **ret_user);
 /* True when `need` is such a model for this item. */
 bool load_graph_lacks(const struct load_graph *p, const struct load_item *item,

@@ -389,7 +389,7 @@ static struct error *unknown_steps(const struct load_graph *p, const struct load
 }
 
 /* Reports a missing model of a later stage before anything is loaded. */
-static struct error *check_chain(const struct load_graph *p, const struct load_item *item) {
+static struct error *check_chain(struct load_graph *p, struct load_item *item) {
         const struct load_item  *user;
         const struct model_need *need;
 

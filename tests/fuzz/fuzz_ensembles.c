@@ -231,7 +231,7 @@ static bool open_ensemble(void) {
         if (err != NULL)
                 return false;
         for (unsigned i = 0; i < f.n_steps; i++)
-                models[i] = (struct step_model){ &f.steps[i].model, NULL };
+                models[i] = (struct step_model){ &f.steps[i].model, NULL, 0 };
         snapshot = step_models_new(models, f.n_steps);
         err = ensemble_prepare(f.model.config, snapshot, &is_decoupled);
         if (err != NULL) {

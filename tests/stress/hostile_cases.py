@@ -20,6 +20,7 @@ class Case(typing.NamedTuple):
     wire_bytes: int
     decoded_bytes: int  # 0: nothing may be held beyond what was sent
     n_requests: int = 1
+    held_per_byte: int = 16
 
 
 def repeated(before, unit, after, size):
@@ -401,6 +402,120 @@ def grpc_tensor_cases(size):
                    count * 5, count * 5, count)
 
 
+# ---- configurations that come with a load --------------------------------------------------------
+
+TENSORS = {"input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
+           "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}]}
+PLAIN_CONFIG = {"backend": "identity", "max_batch_size": 4, **TENSORS}
+ENSEMBLE_CONFIG = {"platform": "ensemble", **TENSORS, "ensemble_scheduling": {"step": [
+    {"model_name": "fp32", "model_version": -1, "input_map": {"INPUT0": "INPUT0"},
+     "output_map": {"OUTPUT0": "OUTPUT0"}}]}}
+# The message, its JSON form, and copies of both: while it loads only.
+CONFIG_HELD_PER_BYTE = 28
+
+
+def is_map(field):
+    return bool(field.message_type) and field.message_type.GetOptions().map_entry
+
+
+def map_value(field):
+    return field.message_type.fields_by_name["value"]
+
+
+def json_scalar(field, i=0):
+    kind = KINDS[field.type]
+    if kind == "STRING":
+        return f'"a{i:x}"'
+    return {"BYTES": '"YQ=="', "BOOL": "true"}.get(kind, "1")
+
+
+def json_filled(message, i=0, depth=0):
+    """Each field once, down to some depth."""
+    members = []
+    for field in message.fields:
+        inner = map_value(field) if is_map(field) else field
+        if inner.message_type and depth == 2:
+            continue
+        value = json_filled(inner.message_type, i, depth + 1) if inner.message_type else \
+            json_scalar(inner, i)
+        if is_map(field):
+            value = f'{{"k":{value}}}'
+        elif is_repeated(field):
+            value = f"[{value}]"
+        members.append(f'"{field.name}":{value}')
+    return "{" + ",".join(members) + "}"
+
+
+def config_values(field, size):
+    """(name, JSON of the field) of each attack."""
+    def listed(name, form, before="[", after="]"):
+        return name, numbered(before.encode() + form(0).encode(),
+                              lambda i: b"," + form(i + 1).encode(), after.encode(), size).decode()
+
+    if is_map(field):
+        inner = map_value(field)
+        one = "{}" if inner.message_type else json_scalar(inner)
+        yield listed("keys", lambda i: f'"{i}":{one}', "{", "}")
+        yield listed("long keys", lambda i: f'"{i:0100}":{one}', "{", "}")
+        yield listed("one key", lambda i: f'"1":{one}', "{", "}")
+        if inner.message_type:
+            yield listed("keys, filled", lambda i: f'"{i}":{json_filled(inner.message_type)}',
+                         "{", "}")
+    elif field.message_type and is_repeated(field):
+        yield listed("{}", lambda i: "{}")
+        yield listed("filled", lambda i: json_filled(field.message_type, i))
+        for member in field.message_type.fields:
+            if not member.message_type:
+                form = '{"%s":[%s]}' if is_repeated(member) else '{"%s":%s}'
+                yield listed(f"only {member.name}", lambda i, form=form, member=member:
+                             form % (member.name, json_scalar(member, i)))
+    elif is_repeated(field):
+        yield listed("repeated", lambda i: json_scalar(field))
+        if KINDS[field.type] not in ("BOOL", "ENUM"):
+            yield listed("different", lambda i: json_scalar(field, i)
+                         if KINDS[field.type] == "STRING" else str(i + 1))
+    elif not field.message_type and KINDS[field.type] == "STRING":
+        yield "long", '"' + "a" * size + '"'
+
+
+def config_paths(message, path=()):
+    for field in message.fields:
+        yield path + (field,)
+        inner = map_value(field) if is_map(field) else field
+        if inner.message_type and len(path) < 5:
+            yield from config_paths(inner.message_type, path + (field,))
+
+
+def config_with(value, path, text):
+    """The JSON of a configuration whose field at the path is the text."""
+    if not path:
+        return text
+    field, rest = path[0], path[1:]
+    value = dict(value or {})
+    old = value.pop(field.name, None)
+    if rest and is_map(field):
+        new = f'{{"k":{config_with(None, rest, text)}}}'
+    elif rest and is_repeated(field):
+        new = f"[{config_with(old[0] if old else None, rest, text)}]"
+    else:
+        new = config_with(old, rest, text)
+    others = json.dumps(value)
+    return others[:-1] + ("," if value else "") + f'"{field.name}":{new}}}'
+
+
+def config_cases(config, size):
+    """`config`: the descriptor of ModelConfig."""
+    for path in config_paths(config):
+        is_ensemble = path[0].name == "ensemble_scheduling"
+        base = ENSEMBLE_CONFIG if is_ensemble else PLAIN_CONFIG
+        for attack, text in config_values(path[-1], size):
+            body = json.dumps({"parameters": {"config": config_with(base, path, text)}}).encode()
+            name = ".".join(field.name for field in path) + ": " + attack
+            yield http_case("HTTP load of a configuration", name,
+                            "/v2/repository/models/other/load",
+                            body)._replace(held_per_byte=CONFIG_HELD_PER_BYTE)
+
+
 # ---- chunks, header fields, frames ---------------------------------------------------------------
 
 def http_transport_cases(size):
@@ -488,4 +603,7 @@ def all_cases(services, frames, size, decoders=""):
                           grpc_tensor_cases(size))
     yield from (case for case in few if decoders in case.decoder)
     yield from json_cases(size, decoders)
+    config = services[0].methods_by_name["ModelConfig"].output_type.fields_by_name["config"]
+    yield from (case for case in config_cases(config.message_type, size)
+                if decoders in case.decoder)
     yield from message_cases(services, size, decoders)

@@ -271,7 +271,7 @@ static struct error *check_many(const char *before, const char *text, size_t n, 
         return err;
 }
 
-static void test_tensors_have_a_limit(void **state) {
+static void test_lists_have_a_limit(void **state) {
         static const struct {
                 const char *field, *before, *text, *after;
         } rows[] = {
@@ -281,12 +281,15 @@ static void test_tensors_have_a_limit(void **state) {
                 { "batch_output", "", "batch_output { source_input: '#' } ", "" },
                 { "control_input", "sequence_batching { ", "control_input { name: '#' } ", "}" },
                 { "state", "sequence_batching { ", "state { input_name: '#' } ", "}" },
+                { "preferred_batch_size", "dynamic_batching { ", "preferred_batch_size: 8 ", "}" },
+                { "preferred_batch_size", "sequence_batching { oldest { ",
+                  "preferred_batch_size: 8 ", "} }" },
         };
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct error *err = check_many(rows[i].before, rows[i].text,
-                                               MODEL_CONFIG_MAX_TENSORS + 1, rows[i].after);
+                                               MODEL_CONFIG_MAX_ELEMENTS + 1, rows[i].after);
                 char          expected[128];
 
                 snprintf(expected, sizeof(expected),
@@ -294,7 +297,7 @@ static void test_tensors_have_a_limit(void **state) {
                          rows[i].field);
                 assert_outcome(err, ERR_INVALID_ARG, expected, rows[i].field);
         }
-        assert_accepted(check_many("", rows[0].text, MODEL_CONFIG_MAX_TENSORS, ""), "input");
+        assert_accepted(check_many("", rows[0].text, MODEL_CONFIG_MAX_ELEMENTS, ""), "input");
 }
 
 /* Tags are on each line of the metrics. */
@@ -331,7 +334,7 @@ SUITE(config_check) {
                 cmocka_unit_test(test_name),
                 cmocka_unit_test(test_groups),
                 cmocka_unit_test(test_warmup),
-                cmocka_unit_test(test_tensors_have_a_limit),
+                cmocka_unit_test(test_lists_have_a_limit),
                 cmocka_unit_test(test_metric_tags_have_a_limit),
         };
 

@@ -41,7 +41,7 @@ static inline void ensemble_steps_open(struct ensemble_steps *b, const char *ens
         for (size_t i = 0; i < n; i++) {
                 fixture_model_open(&b->models[i], "s", models[i], NULL);
                 b->models[i].add = 1;
-                b->steps[i] = (struct step_model){ &b->models[i].fake->model, NULL };
+                b->steps[i] = (struct step_model){ &b->models[i].fake->model, NULL, 0 };
         }
         fixture_ensemble_open(&b->ensemble, "e", ensemble, b->steps, n);
 }

@@ -50,7 +50,7 @@ static inline struct step_models *models_new(struct fixture_chain *l) {
         struct step_model steps[3];
 
         for (unsigned i = 0; i < 3; i++)
-                steps[i] = (struct step_model){ &l->stages[i].fake->model, NULL };
+                steps[i] = (struct step_model){ &l->stages[i].fake->model, NULL, 0 };
         return step_models_new(steps, 3);
 }
 
@@ -129,7 +129,7 @@ static inline void line_open(struct fixture_line *l, bool is_chain, const char *
         for (unsigned i = 0; i < 3; i++) {
                 fixture_model_open(&l->steps[i], "m", configs[i], NULL);
                 l->steps[i].add = adds[i];
-                steps[i] = (struct step_model){ &l->steps[i].fake->model, NULL };
+                steps[i] = (struct step_model){ &l->steps[i].fake->model, NULL, 0 };
         }
         fixture_ensemble_open(&l->ensemble, "pipe", LINE, steps, 3);
         l->models = l->steps;

@@ -159,8 +159,8 @@ static void test_nested(void **state) {
                        ONE, ONE);
         for (int i = 0; i < 2; i++) {
                 struct step_models *nested = step_models_holder_get(&inner.ensemble.holder);
-                struct step_model   steps[] = { { &inner.models[0].fake->model, NULL },
-                                                { &inner.ensemble.fake->model, nested } };
+                struct step_model   steps[] = { { &inner.models[0].fake->model, NULL, 0 },
+                                                { &inner.ensemble.fake->model, nested, 0 } };
 
                 fixture_ensemble_open(&outer, "outer",
                                       ENSEMBLE(IN("X") OUT("Y"),
@@ -489,7 +489,7 @@ static void test_drain(void **state) {
         fixture_call_close(&c);
         /* The drained ensemble still serves as a step of another ensemble. */
         fixture_ensemble_open(&outer, "outer", ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "Y"))),
-                              &(struct step_model){ &b.ensemble.fake->model, NULL }, 1);
+                              &(struct step_model){ &b.ensemble.fake->model, NULL, 0 }, 1);
         fixture_call_open(&c, outer.fake);
         fixture_input(&c, "X", &x, 1);
         fixture_run(&c);
@@ -575,14 +575,14 @@ static void test_snapshots_that_do_not_fit(void **state) {
         (void)state;
         ENSEMBLE_STEPS(&b, ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "Y"))), ONE);
         fixture_model_open(&other, "s", ONE DECOUPLED, NULL);
-        models = step_models_new(&(struct step_model){ &other.fake->model, NULL }, 1);
+        models = step_models_new(&(struct step_model){ &other.fake->model, NULL, 0 }, 1);
         assert_ok(ensemble_prepare(b.ensemble.fake->model.config, models, &is_decoupled), "plan");
         assert_true(is_decoupled);
         step_models_unref(models);
         fixture_model_close(&other);
 
         fixture_model_open(&other, "s", IN("I") IN("J") OUT("O"), NULL);
-        models = step_models_new(&(struct step_model){ &other.fake->model, NULL }, 1);
+        models = step_models_new(&(struct step_model){ &other.fake->model, NULL, 0 }, 1);
         assert_error(ensemble_prepare(b.ensemble.fake->model.config, models, &is_decoupled),
                      ERR_INVALID_ARG,
                      "in ensemble e, input J in model s is not mapped to any ensemble tensors");

@@ -387,7 +387,7 @@ static void open_story(struct story *s, struct timer_thread *timers) {
                 open_step(s, i, timers);
                 /* The configuration lists the steps in the opposite order. */
                 steps[s->graph.n_steps - 1 - i] =
-                        (struct step_model){ &s->models[i].fake->model, NULL };
+                        (struct step_model){ &s->models[i].fake->model, NULL, 0 };
         }
         fixture_ensemble_open(&s->ensemble, "e", strbuf_cstr(&config), steps,
                               (size_t)s->graph.n_steps);

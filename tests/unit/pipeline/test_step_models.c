@@ -25,8 +25,8 @@ static unsigned references(struct fake_model *f) {
 static void test_a_request_keeps_what_it_took(void **state) {
         struct fake_model        *old = fake_model_new(CONFIG), *fresh = fake_model_new(CONFIG);
         struct request           *req = fake_request(old);
-        struct step_model         of_old[] = { { &old->model, NULL } };
-        struct step_model         of_fresh[] = { { &fresh->model, NULL } };
+        struct step_model         of_old[] = { { &old->model, NULL, 0 } };
+        struct step_model         of_fresh[] = { { &fresh->model, NULL, 0 } };
         struct step_models_holder holder;
         struct step_models       *first, *taken, *later;
 
@@ -63,7 +63,7 @@ static void test_a_request_keeps_what_it_took(void **state) {
 static void test_a_block_lets_go_of_the_models(void **state) {
         struct fake_model        *f = fake_model_new(CONFIG);
         struct request           *req = fake_request(f);
-        struct step_model         steps[] = { { &f->model, NULL }, { &f->model, NULL } };
+        struct step_model         steps[] = { { &f->model, NULL, 0 }, { &f->model, NULL, 0 } };
         struct step_models_holder holder;
         struct step_models       *taken, *none;
 
@@ -88,6 +88,22 @@ static void test_a_block_lets_go_of_the_models(void **state) {
         fake_model_free(f);
 }
 
+static void test_sizes(void **state) {
+        struct fake_model  *f = fake_model_new(CONFIG);
+        struct model       *m = &f->model;
+        struct step_models *inner =
+                step_models_new((struct step_model[]){ { m, NULL, 0 }, { m, NULL, 5 } }, 2);
+        struct step_models *outer = step_models_new(
+                (struct step_model[]){ { m, inner, 0 }, { m, inner, 0 }, { m, NULL, 0 } }, 3);
+
+        (void)state;
+        assert_int_equal(inner->n_all, 2 + 5);
+        assert_int_equal(outer->n_all, 3 + 2 * 7);
+        step_models_unref(inner);
+        step_models_unref(outer);
+        fake_model_free(f);
+}
+
 /* A step that is composed itself gets the snapshot of the outer request, whatever its own holder has
  * by now. */
 static void test_nested_snapshots(void **state) {
@@ -99,11 +115,11 @@ static void test_nested_snapshots(void **state) {
         (void)state;
         step_models_holder_init(&outer_holder);
         step_models_holder_init(&inner_holder);
-        of_inner = step_models_new((struct step_model[]){ { &leaf->model, NULL } }, 1);
+        of_inner = step_models_new((struct step_model[]){ { &leaf->model, NULL, 0 } }, 1);
         step_models_holder_set(&inner_holder, of_inner);
-        step_models_holder_set(&outer_holder,
-                               step_models_new((struct step_model[]){ { &inner->model, of_inner } },
-                                               1));
+        step_models_holder_set(
+                &outer_holder,
+                step_models_new((struct step_model[]){ { &inner->model, of_inner, 0 } }, 1));
         assert_ok(step_models_take(&outer_holder, req, &outer), "outer");
         step_models_holder_block(&inner_holder, error_new(ERR_UNAVAILABLE, "gone"));
         step_models_holder_block(&outer_holder, error_new(ERR_UNAVAILABLE, "gone"));
@@ -157,7 +173,7 @@ static void expect_first(struct step_models_holder *h, struct request *req, uint
 }
 
 static void set_two(struct step_models_holder *h, struct fake_model *a, struct fake_model *b) {
-        struct step_model steps[] = { { &a->model, NULL }, { &b->model, NULL } };
+        struct step_model steps[] = { { &a->model, NULL, 0 }, { &b->model, NULL, 0 } };
 
         step_models_holder_set(h, step_models_new(steps, 2));
 }
@@ -290,7 +306,7 @@ static void test_snapshots_are_whole(void **state) {
         }
         for (unsigned i = 0; i < N_ROUNDS; i++) {
                 struct model     *m = &models[i % 2]->model;
-                struct step_model steps[] = { { m, NULL }, { m, NULL } };
+                struct step_model steps[] = { { m, NULL, 0 }, { m, NULL, 0 } };
 
                 if (i % 5 == 0)
                         step_models_holder_block(&holder, error_new(ERR_UNAVAILABLE, "gone"));
@@ -311,6 +327,7 @@ SUITE(step_models) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_request_keeps_what_it_took),
                 cmocka_unit_test(test_a_block_lets_go_of_the_models),
+                cmocka_unit_test(test_sizes),
                 cmocka_unit_test(test_nested_snapshots),
                 cmocka_unit_test(test_sequences_keep_their_steps),
                 cmocka_unit_test(test_two_steps_with_sequences),

@@ -4,8 +4,13 @@
  */
 #include "suite.h"
 
+#include "backend/log_lines.h"
+#include "base/byte_budget.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
+#include "infer/response_stream.h"
+#include "pipeline/step_memory.h"
+#include "pipeline/step_models.h"
 #include "repo/composed_model.h"
 #include "repo/load_parameters.h"
 #include "repo/load_slots.h"
@@ -263,6 +268,70 @@ static void test_needs_without_memory(void **state) {
         assert_true(n > 5);
 }
 
+#define STEP_OF(model, from, to)                                                                   \
+        "step { model_name: '" model "' model_version: -1 input_map { key: 'IN' value: '" from     \
+        "' } output_map { key: 'OUT' value: '" to "' } } "
+
+/* e0 is a model; each other one executes the one before it twice. */
+static void add_doubling(struct repo_place *p, int n) {
+        repo_place_add(p, "e0", "");
+        for (int i = 1; i <= n; i++) {
+                AUTO_CHARS version = mem_printf("models/e%d/1", i);
+                AUTO_CHARS path = mem_printf("models/e%d/config.pbtxt", i);
+                AUTO_CHARS text =
+                        mem_printf("platform: 'ensemble' max_batch_size: 4 "
+                                   "input [{ name: 'IN' data_type: TYPE_INT32 dims: [ 2 ] }] "
+                                   "output [{ name: 'OUT' data_type: TYPE_INT32 dims: [ 2 ] }] "
+                                   "ensemble_scheduling { " STEP_OF("e%d", "IN", "T")
+                                           STEP_OF("e%d", "T", "OUT") "}",
+                                   i - 1, i - 1);
+
+                temp_tree_folder(&p->tree, version);
+                temp_tree_write(&p->tree, path, text);
+        }
+}
+
+/* Forty configurations of some hundred bytes would execute 2^40 models for one request. */
+static void test_ensembles_that_double(void **state) {
+        struct repo_place     p;
+        struct byte_budget    budget;
+        struct step_memory    memory;
+        struct response_share responses;
+        struct model         *model;
+        struct step_models   *s;
+
+        (void)state;
+        repo_place_begin(&p);
+        p.is_followed = true;
+        add_doubling(&p, 40);
+        byte_budget_init(&budget, (size_t)64 << 20);
+        step_memory_init(&memory, &budget, p.env.timers);
+        response_share_init(&responses, &budget);
+        p.env.step_memory = &memory;
+        p.env.responses = &responses;
+        repo_place_open(&p, folder, 1);
+        assert_ok(repo_load(p.repo, "e12", NULL), "e12");
+        model = get(&p, "e12");
+        s = composed_model_get(loaded_model_of(model)->composed);
+        assert_int_equal(s->n_all, 8190);
+        step_models_unref(s);
+        assert_true(model_is_ready(model));
+        model_unref(model);
+        log_lines_begin();
+        assert_error(repo_load(p.repo, "e13", NULL), ERR_INVALID_ARG,
+                     "load failed for model 'e13': version 1 is at UNAVAILABLE state: Invalid "
+                     "argument: 'e13' executes 16382 models for a request, counting those of its "
+                     "steps, at most 8192 are supported;\n");
+        /* Its graph has 2^40 ways, and 40 models. */
+        assert_error(repo_load(p.repo, "e40", NULL), ERR_INVALID_ARG,
+                     "load failed for model 'e40': ensemble e40 contains models that are not "
+                     "available or ambiguous: e39, e39\n");
+        log_lines_end();
+        repo_place_close(&p);
+        step_memory_done(&memory);
+        repo_place_end(&p);
+}
+
 static void test_cycles(void **state) {
         const struct load_parameter to_a = { "next", "a" };
         const struct repo_override  override = { .parameters = &to_a, .n_parameters = 1 };
@@ -370,6 +439,7 @@ SUITE(repo_compose) {
                 cmocka_unit_test(test_what_is_not_there),
                 cmocka_unit_test(test_what_is_not_there_without_memory),
                 cmocka_unit_test(test_needs_without_memory),
+                cmocka_unit_test(test_ensembles_that_double),
                 cmocka_unit_test(test_cycles),
                 cmocka_unit_test(test_an_unload_that_waits_for_itself_is_refused),
                 cmocka_unit_test(test_parameters_of_a_load),
