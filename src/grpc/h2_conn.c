@@ -380,6 +380,20 @@ static bool check_continuations(struct h2_conn *c) {
         return false;
 }
 
+/* Only a block whose end nghttp2 reports with on_frame() has a time limit. It discards those of streams that are
+ * refused or over, such as trailers that come after the answer, and keeps nothing of them. */
+static void begin_head(struct h2_conn *c, int32_t id, struct h2_stream *st) {
+        c->head = st;
+        c->head_id = id;
+        c->head_ns = c->now_ns;
+}
+
+static void end_head(struct h2_conn *c) {
+        c->head = NULL;
+        c->head_id = 0;
+        c->head_ns = 0;
+}
+
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *owner) {
         struct h2_conn *c = owner;
 
@@ -396,8 +410,7 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
         case NGHTTP2_HEADERS:
                 c->n_continuations = 0;
                 c->head_bytes = 0;
-                c->head = NULL;
-                c->head_ns = c->now_ns;
+                end_head(c);
                 return 0;
         case NGHTTP2_CONTINUATION: return callback_result(check_continuations(c));
         case NGHTTP2_PING:
@@ -414,14 +427,16 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         struct h2_stream *st;
 
         h2_fields_init(&c->fields, frame->headers.cat != NGHTTP2_HCAT_REQUEST);
-        if (c->fields.is_trailer)
+        if (c->fields.is_trailer) {
+                begin_head(c, id, NULL);
                 return 0;
+        }
         take_share(c); /* the next callback that can pause does so */
         st = open_stream(c, id);
         if (st == NULL)
                 return callback_result(nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id,
                                                                  NGHTTP2_REFUSED_STREAM) == 0);
-        c->head = st;
+        begin_head(c, id, st);
         return callback_result(nghttp2_session_set_stream_user_data(session, id, st) == 0);
 }
 
@@ -435,8 +450,7 @@ static bool refuse_stream(struct h2_conn *c, int32_t id) {
 }
 
 static NOINLINE int refuse_block(struct h2_conn *c, int32_t id) {
-        c->head = NULL;
-        c->head_ns = 0; /* nghttp2 does not call on_frame() */
+        end_head(c); /* nghttp2 does not call on_frame() */
         return refuse_stream(c, id) ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
                                     : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
@@ -467,9 +481,9 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
 
 /* Returns false when the header block is malformed. */
 static bool end_block(struct h2_conn *c, const nghttp2_frame *frame) {
-        struct h2_stream *st = STEAL(c->head);
+        struct h2_stream *st = c->head;
 
-        c->head_ns = 0;
+        end_head(c);
         if (c->fields.is_trailer)
                 return frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
         if (!h2_fields_are_complete(&c->fields))
@@ -578,8 +592,8 @@ static int on_stream_closed(nghttp2_session *session, int32_t id, uint32_t code,
         bool              counts = code != NGHTTP2_NO_ERROR && (st == NULL || !st->is_reset);
 
         (void)session;
-        if (c->head == st)
-                c->head = NULL;
+        if (c->head_id == id)
+                end_head(c); /* the rest of its block is discarded */
         if (st != NULL)
                 close_stream(st);
         if (!counts || !takes_input(c) || count_reset(c))

@@ -212,7 +212,8 @@ struct h2_conn {
         uint32_t          n_continuations;
         size_t            head_bytes; /* decompressed size of the open header block */
         struct h2_fields  fields;     /* state of the header block */
-        struct h2_stream *head; /* stream of the block; NULL for trailers and refused streams */
+        struct h2_stream *head;    /* stream of the block; NULL for trailers and refused streams */
+        int32_t           head_id; /* id of the stream of a block that is not discarded; 0 = none */
         struct buf       *feed_owner; /* borrowed: holds the bytes being fed */
         size_t            fed_bytes;  /* bytes of DATA in them that the window gets back */
         struct h2_out    *gathering;  /* borrowed; NULL outside session_gather() */
