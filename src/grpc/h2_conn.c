@@ -54,18 +54,33 @@ const char *h2_conn_peer(const struct h2_conn *c) {
 
 /* ---- making room ---- */
 
+/* True when no call is at work, and each waits for its client, or only watches. */
+static bool is_quiet(const struct h2_conn *c) {
+        LIST_FOR_EACH(&c->streams, node) {
+                struct h2_stream *st = LIST_ENTRY(node, struct h2_stream, node);
+
+                if (st->id == 0 || !ops_of(st)->is_quiet(st))
+                        return false;
+        }
+        return true;
+}
+
+/* Control frames are no use: a peer could send one a second on each of many connections. */
 static enum leave_claim claim_since(const struct h2_conn *c, uint64_t now_ns, uint64_t stuck_ns) {
         bool has_block = c->head_ns != 0;
 
         if (has_block && now_ns - c->head_ns > stuck_ns &&
             c->n_streams == (c->head != NULL ? 1 : 0))
                 return LEAVE_IDLE;
-        if (has_block || c->n_streams > 0)
+        if (has_block || c->used_ns > c->place.noted_ns)
+                return LEAVE_STAYS;
+        /* The message of a call may be on its way. */
+        if (c->n_streams > 0 && (now_ns - c->used_ns < LEAVE_NEW_NS || !is_quiet(c)))
                 return LEAVE_STAYS;
         if (nghttp2_session_get_last_proc_stream_id(c->session) == 0 &&
             now_ns - c->opened_ns < LEAVE_NEW_NS)
                 return LEAVE_NEW;
-        return c->read_ns > c->place.noted_ns ? LEAVE_STAYS : LEAVE_IDLE;
+        return LEAVE_IDLE;
 }
 
 /* `stuck_ns`: the connection that sends its only header block for longer may be closed. */
@@ -112,8 +127,8 @@ bool h2_shard_make_room(struct h2_shard *shard, enum leave_need need) {
         return make_room(shard, need, claim_of_place);
 }
 
-/* Under pressure connections without a call, and those with a part of a header block, are closed in favour
- * of new ones. */
+/* Under pressure connections whose calls, if they have any, are quiet, and those with a part of a header block, are
+ * closed in favour of new ones. */
 static void make_room_when_tight(struct h2_shard *shard) {
         const struct byte_budget *budget = shard->blocks.account.budget;
 
@@ -436,6 +451,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         if (st == NULL)
                 return callback_result(nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id,
                                                                  NGHTTP2_REFUSED_STREAM) == 0);
+        c->used_ns = c->now_ns;
         begin_head(c, id, st);
         return callback_result(nghttp2_session_set_stream_user_data(session, id, st) == 0);
 }
@@ -566,8 +582,10 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         c->frame_left -= MIN(c->frame_left, len);
         if (st != NULL && !count_body(st, len) && !refuse_stream(c, id))
                 return NGHTTP2_ERR_CALLBACK_FAILURE;
-        if (st != NULL)
+        if (st != NULL) {
+                c->used_ns = c->now_ns;
                 used = ops_of(st)->on_bytes(st, str_range((const char *)bytes, len), c->feed_owner);
+        }
         if (holds_much(c))
                 c->withheld_bytes += len;
         else
@@ -1176,7 +1194,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
         struct h2_conn  *c = conn_owner(net);
         struct h2_shard *shard = c->shard;
 
-        c->now_ns = c->read_ns = clock_now_ns();
+        c->now_ns = clock_now_ns();
         grpc_pings_on_read(&c->pings, c->now_ns);
         if (!c->is_direct)
                 shard->in_len += n_bytes;
@@ -1389,7 +1407,7 @@ struct h2_conn *h2_conn_new(struct h2_shard *shard, uint64_t now_ns) {
                 return NULL;
         c->shard = shard;
         c->turn.run = on_turn;
-        c->now_ns = c->opened_ns = c->pace_ns = c->read_ns = now_ns;
+        c->now_ns = c->opened_ns = c->pace_ns = c->used_ns = now_ns;
         c->place.noted_ns = now_ns;
         c->age_ns = age_end(c);
         c->grace_end_ns = CLOCK_NEVER;

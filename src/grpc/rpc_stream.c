@@ -870,3 +870,9 @@ void rpc_stream_abort(struct grpc_call *call) {
         cancel_all(s);
         end_callback(s);
 }
+
+bool rpc_stream_is_quiet(const struct grpc_call *call) {
+        const struct stream *s = call->pending;
+
+        return s->n_users == 0 && s->first_kept == NULL;
+}
