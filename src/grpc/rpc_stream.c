@@ -413,6 +413,8 @@ static void start_long_work(struct stream_request *r, enum request_step step, lo
                             loop_work_fn done) {
         r->long_work.work.run = run;
         r->long_work.work.done = done;
+        r->long_work.work.is_short = step == STEP_READING && r->long_work.message.len > 0 &&
+                                     rpc_inference_is_short(r->long_work.message);
         r->long_work.err = NULL;
         set_step(r, step);
         r->stream->n_long_work++;

@@ -479,6 +479,7 @@ static void end_whole(struct pending_openai *p) {
         p->work.run = make_answer;
         p->work.done = send_answer;
         if (answer_work(p) > LOOP_MAX_WORK_BYTES) {
+                p->work.is_short = answer_work(p) <= LOOP_SHORT_WORK_BYTES;
                 http_call_compute(p->http, &p->work);
                 return;
         }
@@ -882,6 +883,7 @@ static void post(struct http_call *http, enum openai_endpoint endpoint) {
         if (http->body.len > LOOP_MAX_WORK_BYTES) {
                 p->work.run = run_reading;
                 p->work.done = on_reading;
+                p->work.is_short = http->body.len <= LOOP_SHORT_WORK_BYTES;
                 p->is_reading = true;
                 http_call_compute(http, &p->work);
                 return;
