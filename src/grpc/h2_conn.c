@@ -1235,12 +1235,13 @@ static bool has_partial(struct h2_conn *c) {
         return false;
 }
 
-/* Checks the rate at which incomplete messages arrive, all streams together. */
+/* Checks the rate at which incomplete messages arrive, all streams together. While the connection's window is withheld
+ * the client may not be able to send. */
 static bool check_message_rate(struct h2_conn *c) {
         const struct grpc_limits *l = h2_conn_limits(c);
         bool                      is_slow;
 
-        if (!has_partial(c)) {
+        if (c->withheld_bytes > 0 || !has_partial(c)) {
                 c->pace_ns = c->now_ns;
                 c->pace_bytes = 0;
                 return true;

@@ -309,6 +309,53 @@ static void test_slow_message(void **state) {
         fixture_done(&f);
 }
 
+/* 66 requests of 1 MiB are with handlers, so the server gives no window back, and the client may have to wait in the
+ * middle of a message. It is not slow. Other connections, one after the other, show that three windows have passed: in the first one the
+ * requests have come. */
+static void test_slow_message_without_a_window(void **state) {
+        enum { N = 66 };
+        static char       message[(1 << 20) - 5];
+        struct fixture    f;
+        struct client     c, slow;
+        struct answer     a;
+        struct grpc_call *held[N];
+
+        (void)state;
+        fixture_init(&f);
+        f.options.limits.message_window_ns = 600 * NS_PER_MS;
+        fixture_start(&f);
+        client_open(&c, &f, true);
+        for (uint32_t i = 0; i < N; i++) {
+                client_call(&c, 2 * i + 1, "/t.T/Later", NULL);
+                client_message(&c, 2 * i + 1, END_STREAM, message, sizeof(message));
+                client_flush(&c);
+                seen_wait(&f.seen, &f.seen.n_held, i + 1);
+                held[i] = f.held;
+        }
+        client_call(&c, 201, "/t.T/Echo", NULL);
+        client_frame(&c, FRAME_DATA, 0, 201, "\0\0\0\0\5al", 7);
+        client_flush(&c);
+        for (int i = 0; i < 3; i++) {
+                client_open(&slow, &f, true);
+                client_call(&slow, 1, "/t.T/Echo", NULL);
+                client_frame(&slow, FRAME_DATA, 0, 1, "\0\0\0\0\5al", 7);
+                expect_calm(&f, &slow, "message_too_slow", "message_rate");
+        }
+        client_frame(&c, FRAME_DATA, END_STREAM, 201, "ive", 3);
+        client_answer(&c, 201, &a);
+        assert_int_equal(a.code, GRPC_OK);
+        answer_done(&a);
+        for (uint32_t i = 0; i < N; i++) {
+                f.held = held[i];
+                fixture_answer_held(&f);
+                client_answer(&c, 2 * i + 1, &a);
+                assert_int_equal(a.code, GRPC_OK);
+                answer_done(&a);
+        }
+        client_close(&c);
+        fixture_done(&f);
+}
+
 struct bad_call {
         const char *bytes; /* of one DATA frame */
         size_t      len;
@@ -838,6 +885,7 @@ SUITE(h2_conn) {
                 cmocka_unit_test(test_slow_headers),
                 cmocka_unit_test(test_discarded_headers_are_not_slow),
                 cmocka_unit_test(test_slow_message),
+                cmocka_unit_test(test_slow_message_without_a_window),
                 cmocka_unit_test(test_bad_messages),
                 cmocka_unit_test(test_decompression_bomb),
                 cmocka_unit_test(test_bad_message_in_stream),
