@@ -12,6 +12,8 @@
 #define BUF_CLASSES (BUF_MAX_SHIFT - BUF_MIN_SHIFT + 1)
 #define BUF_MAPPED (BUF_CLASSES + 1) /* size class of a buffer that can grow */
 #define FIRST_MAPPED_BYTES ((size_t)1 << 20)
+/* The same once half of the budget is used. More than BYTE_BUDGET_SMALL, so no piece of the last eighth. */
+#define FIRST_CAREFUL_BYTES ((size_t)128 << 10)
 #define BUF_HOLDS (BUF_CLASSES + 2) /* size_class of buf_new_holding() */
 #define SMALL_CAP ((size_t)4096)
 #define BESIDE_BYTES (sizeof(struct buf) + BUF_ALIGNMENT)
@@ -292,8 +294,10 @@ static struct buf *map_new(struct byte_budget *budget, size_t cap) {
 
 struct buf *buf_new_growing(struct buf_pool *pool, size_t bytes, size_t first) {
         struct byte_budget *budget = buf_pool_budget(pool);
+        bool                is_careful = byte_budget_is_half_used(budget);
+        size_t              least = is_careful ? FIRST_CAREFUL_BYTES : FIRST_MAPPED_BYTES;
 
-        if (class_of(bytes) < BUF_CLASSES)
+        if (class_of(bytes) < BUF_CLASSES && (!is_careful || bytes <= least))
                 return buf_new(pool, bytes);
         if (bytes > SIZE_MAX / 4)
                 return NULL;
@@ -301,7 +305,7 @@ struct buf *buf_new_growing(struct buf_pool *pool, size_t bytes, size_t first) {
                 byte_budget_refused(budget);
                 return NULL;
         }
-        return map_new(budget, MIN(MAX(first, FIRST_MAPPED_BYTES), bytes));
+        return map_new(budget, MIN(MAX(first, least), bytes));
 }
 
 bool buf_grow(struct buf **ret, size_t bytes) {

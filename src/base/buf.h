@@ -59,9 +59,11 @@ struct buf *buf_new_holding(struct byte_budget *budget, size_t   n_bytes,
  * room there is. NULL only when memory is short. */
 struct buf *buf_new_beyond(struct buf_pool *pool, size_t cap) NODISCARD;
 /* Returns a buffer for a message of `bytes`, which come over time. Up to 64 MiB it has room for all of
- * them. A larger one has room for `first` bytes, at least 1 MiB, and buf_grow() doubles that, up to
- * `bytes`, without a copy: so it takes no more memory, and no more of the budget, than twice what was
- * put into it. NULL also when the budget has no room for all of them now. */
+ * them while less than half of the budget is used. A larger one has room for `first` bytes, at least 1 MiB,
+ * and buf_grow() doubles that, up to `bytes`, without a copy: so it takes no more memory, and no more of the
+ * budget, than twice what was put into it. Once half of the budget is used, so has each above 128 KiB, with room
+ * for that at first: announcements of bytes that do not come can take no more than half. NULL also when the
+ * budget has no room for all of them now. */
 struct buf *buf_new_growing(struct buf_pool *pool, size_t bytes, size_t first) NODISCARD;
 /* `*b` is full and has no other owner; it may move. False, with nothing changed, when memory is short
  * or the budget has no room. */

@@ -895,6 +895,22 @@ static bool is_partial(struct h2_stream *h2) {
                (grpc_frame_is_partial(&st->frame) || (st->has_only && !st->has_ended));
 }
 
+/* A whole message without the half-close that must follow is quiet, too: no handler has it. */
+static bool is_quiet(struct h2_stream *h2) {
+        const struct grpc_stream *st = stream_of(h2);
+
+        if (st->out.bytes > 0 || st->is_unpacking || st->stash.buf != NULL ||
+            st->frame.gathered != NULL)
+                return false;
+        switch (st->handling) {
+        case GRPC_NOT_GIVEN: return !st->has_ended && !st->is_answered;
+        case GRPC_GIVEN:
+                return st->call.method->is_quiet != NULL && st->call.method->is_quiet(&st->call);
+        case GRPC_FINISHED: break;
+        }
+        return false;
+}
+
 /* ---- pauses ---- */
 
 static void unstash(struct grpc_stream *st) {
@@ -1350,6 +1366,7 @@ const struct h2_stream_ops grpc_call_stream_ops = {
         .trailers = trailers,
         .room = room,
         .is_partial = is_partial,
+        .is_quiet = is_quiet,
         .check_progress = check_progress,
         .stop = stop,
 };

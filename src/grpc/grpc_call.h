@@ -60,6 +60,9 @@ struct grpc_method {
         grpc_message_fn     on_message;
         grpc_call_fn        on_half_close; /* client streams only; no message follows */
         grpc_call_fn        on_abort;      /* cancels the work; finish still follows; may be NULL */
+        /* True when a call that the handler has does nothing until its client sends a message, or something happens
+         * that may never happen. Such a call makes room for others when memory is short. NULL = never. */
+        bool (*is_quiet)(const struct grpc_call *call);
 };
 
 struct grpc_method_table {

@@ -54,18 +54,33 @@ const char *h2_conn_peer(const struct h2_conn *c) {
 
 /* ---- making room ---- */
 
+/* True when no call is at work, and each waits for its client, or only watches. */
+static bool is_quiet(const struct h2_conn *c) {
+        LIST_FOR_EACH(&c->streams, node) {
+                struct h2_stream *st = LIST_ENTRY(node, struct h2_stream, node);
+
+                if (st->id == 0 || !ops_of(st)->is_quiet(st))
+                        return false;
+        }
+        return true;
+}
+
+/* Control frames are no use: a peer could send one a second on each of many connections. */
 static enum leave_claim claim_since(const struct h2_conn *c, uint64_t now_ns, uint64_t stuck_ns) {
         bool has_block = c->head_ns != 0;
 
         if (has_block && now_ns - c->head_ns > stuck_ns &&
             c->n_streams == (c->head != NULL ? 1 : 0))
                 return LEAVE_IDLE;
-        if (has_block || c->n_streams > 0)
+        if (has_block || c->used_ns > c->place.noted_ns)
+                return LEAVE_STAYS;
+        /* The message of a call may be on its way. */
+        if (c->n_streams > 0 && (now_ns - c->used_ns < LEAVE_NEW_NS || !is_quiet(c)))
                 return LEAVE_STAYS;
         if (nghttp2_session_get_last_proc_stream_id(c->session) == 0 &&
             now_ns - c->opened_ns < LEAVE_NEW_NS)
                 return LEAVE_NEW;
-        return c->read_ns > c->place.noted_ns ? LEAVE_STAYS : LEAVE_IDLE;
+        return LEAVE_IDLE;
 }
 
 /* `stuck_ns`: the connection that sends its only header block for longer may be closed. */
@@ -112,8 +127,8 @@ bool h2_shard_make_room(struct h2_shard *shard, enum leave_need need) {
         return make_room(shard, need, claim_of_place);
 }
 
-/* Under pressure connections without a call, and those with a part of a header block, are closed in favour
- * of new ones. */
+/* Under pressure connections whose calls, if they have any, are quiet, and those with a part of a header block, are
+ * closed in favour of new ones. */
 static void make_room_when_tight(struct h2_shard *shard) {
         const struct byte_budget *budget = shard->blocks.account.budget;
 
@@ -380,6 +395,20 @@ static bool check_continuations(struct h2_conn *c) {
         return false;
 }
 
+/* Only a block whose end nghttp2 reports with on_frame() has a time limit. It discards those of streams that are
+ * refused or over, such as trailers that come after the answer, and keeps nothing of them. */
+static void begin_head(struct h2_conn *c, int32_t id, struct h2_stream *st) {
+        c->head = st;
+        c->head_id = id;
+        c->head_ns = c->now_ns;
+}
+
+static void end_head(struct h2_conn *c) {
+        c->head = NULL;
+        c->head_id = 0;
+        c->head_ns = 0;
+}
+
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *owner) {
         struct h2_conn *c = owner;
 
@@ -396,8 +425,7 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
         case NGHTTP2_HEADERS:
                 c->n_continuations = 0;
                 c->head_bytes = 0;
-                c->head = NULL;
-                c->head_ns = c->now_ns;
+                end_head(c);
                 return 0;
         case NGHTTP2_CONTINUATION: return callback_result(check_continuations(c));
         case NGHTTP2_PING:
@@ -414,14 +442,17 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         struct h2_stream *st;
 
         h2_fields_init(&c->fields, frame->headers.cat != NGHTTP2_HCAT_REQUEST);
-        if (c->fields.is_trailer)
+        if (c->fields.is_trailer) {
+                begin_head(c, id, NULL);
                 return 0;
+        }
         take_share(c); /* the next callback that can pause does so */
         st = open_stream(c, id);
         if (st == NULL)
                 return callback_result(nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id,
                                                                  NGHTTP2_REFUSED_STREAM) == 0);
-        c->head = st;
+        c->used_ns = c->now_ns;
+        begin_head(c, id, st);
         return callback_result(nghttp2_session_set_stream_user_data(session, id, st) == 0);
 }
 
@@ -435,8 +466,7 @@ static bool refuse_stream(struct h2_conn *c, int32_t id) {
 }
 
 static NOINLINE int refuse_block(struct h2_conn *c, int32_t id) {
-        c->head = NULL;
-        c->head_ns = 0; /* nghttp2 does not call on_frame() */
+        end_head(c); /* nghttp2 does not call on_frame() */
         return refuse_stream(c, id) ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
                                     : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
@@ -467,9 +497,9 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
 
 /* Returns false when the header block is malformed. */
 static bool end_block(struct h2_conn *c, const nghttp2_frame *frame) {
-        struct h2_stream *st = STEAL(c->head);
+        struct h2_stream *st = c->head;
 
-        c->head_ns = 0;
+        end_head(c);
         if (c->fields.is_trailer)
                 return frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
         if (!h2_fields_are_complete(&c->fields))
@@ -552,8 +582,10 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         c->frame_left -= MIN(c->frame_left, len);
         if (st != NULL && !count_body(st, len) && !refuse_stream(c, id))
                 return NGHTTP2_ERR_CALLBACK_FAILURE;
-        if (st != NULL)
+        if (st != NULL) {
+                c->used_ns = c->now_ns;
                 used = ops_of(st)->on_bytes(st, str_range((const char *)bytes, len), c->feed_owner);
+        }
         if (holds_much(c))
                 c->withheld_bytes += len;
         else
@@ -578,8 +610,8 @@ static int on_stream_closed(nghttp2_session *session, int32_t id, uint32_t code,
         bool              counts = code != NGHTTP2_NO_ERROR && (st == NULL || !st->is_reset);
 
         (void)session;
-        if (c->head == st)
-                c->head = NULL;
+        if (c->head_id == id)
+                end_head(c); /* the rest of its block is discarded */
         if (st != NULL)
                 close_stream(st);
         if (!counts || !takes_input(c) || count_reset(c))
@@ -1162,7 +1194,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
         struct h2_conn  *c = conn_owner(net);
         struct h2_shard *shard = c->shard;
 
-        c->now_ns = c->read_ns = clock_now_ns();
+        c->now_ns = clock_now_ns();
         grpc_pings_on_read(&c->pings, c->now_ns);
         if (!c->is_direct)
                 shard->in_len += n_bytes;
@@ -1203,12 +1235,13 @@ static bool has_partial(struct h2_conn *c) {
         return false;
 }
 
-/* Checks the rate at which incomplete messages arrive, all streams together. */
+/* Checks the rate at which incomplete messages arrive, all streams together. While the connection's window is withheld
+ * the client may not be able to send. */
 static bool check_message_rate(struct h2_conn *c) {
         const struct grpc_limits *l = h2_conn_limits(c);
         bool                      is_slow;
 
-        if (!has_partial(c)) {
+        if (c->withheld_bytes > 0 || !has_partial(c)) {
                 c->pace_ns = c->now_ns;
                 c->pace_bytes = 0;
                 return true;
@@ -1375,7 +1408,7 @@ struct h2_conn *h2_conn_new(struct h2_shard *shard, uint64_t now_ns) {
                 return NULL;
         c->shard = shard;
         c->turn.run = on_turn;
-        c->now_ns = c->opened_ns = c->pace_ns = c->read_ns = now_ns;
+        c->now_ns = c->opened_ns = c->pace_ns = c->used_ns = now_ns;
         c->place.noted_ns = now_ns;
         c->age_ns = age_end(c);
         c->grace_end_ns = CLOCK_NEVER;

@@ -138,6 +138,9 @@ struct h2_stream_ops {
         struct iovec (*room)(struct h2_stream *st);
         /* True when the client has sent a part of a message and owes the rest. */
         bool (*is_partial)(struct h2_stream *st);
+        /* True when nothing is at work for the stream, and it holds neither a message nor bytes to send: its client
+         * owes the next message, or it waits for something that may never happen. */
+        bool (*is_quiet)(struct h2_stream *st);
         /* Returns the limit that the client exceeds by not reading the rest of an answer; stop() then
          * resets the stream. */
         enum grpc_limit (*check_progress)(struct h2_stream *st, uint64_t now_ns);
@@ -197,7 +200,7 @@ struct h2_conn {
         bool          has_sent_encodings; /* an answer had grpc-accept-encoding */
 
         uint64_t        now_ns;  /* time of the last read or tick */
-        uint64_t        read_ns; /* time of the last read */
+        uint64_t        used_ns; /* time of the last request or bytes of a message */
         uint64_t        opened_ns;
         uint64_t        head_ns;      /* start of the open header block; 0 = none */
         uint64_t        linger_ns;    /* start of LINGERING */
@@ -212,7 +215,8 @@ struct h2_conn {
         uint32_t          n_continuations;
         size_t            head_bytes; /* decompressed size of the open header block */
         struct h2_fields  fields;     /* state of the header block */
-        struct h2_stream *head; /* stream of the block; NULL for trailers and refused streams */
+        struct h2_stream *head;    /* stream of the block; NULL for trailers and refused streams */
+        int32_t           head_id; /* id of the stream of a block that is not discarded; 0 = none */
         struct buf       *feed_owner; /* borrowed: holds the bytes being fed */
         size_t            fed_bytes;  /* bytes of DATA in them that the window gets back */
         struct h2_out    *gathering;  /* borrowed; NULL outside session_gather() */
@@ -252,7 +256,7 @@ struct h2_conn *h2_conn_new(struct h2_shard *shard, uint64_t now_ns);
 void            h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *owner);
 void            h2_conn_end(struct h2_conn *c); /* as if the socket was closed */
 
-/* Closes the connection of the loop that has had no call for the longest time, or one that sends its only
+/* Closes the connection of the loop that has had no call at work for the longest time, or one that sends its only
  * header block for more than a second. False when it finds none. */
 bool h2_shard_make_room(struct h2_shard *shard, enum leave_need need);
 void h2_conn_drain(struct h2_conn *c);

@@ -280,3 +280,9 @@ void rpc_health_end_watch(struct grpc_call *call) {
         if (w->ready != NULL)
                 end(w);
 }
+
+bool rpc_health_watch_is_quiet(const struct grpc_call *call) {
+        const struct watch *w = call->pending;
+
+        return !w->is_asking && !atomic_load(&w->is_posted);
+}

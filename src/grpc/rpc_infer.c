@@ -83,11 +83,13 @@ static struct long_work *get_long_work(struct rpc_infer *r) {
         return r->memory;
 }
 
-static void start_long_work(struct long_work *w, loop_work_fn run, loop_work_fn done) {
+static void start_long_work(struct long_work *w, loop_work_fn run, loop_work_fn done,
+                            bool is_short) {
         struct rpc_infer *r = w->r;
 
         w->work.run = run;
         w->work.done = done;
+        w->work.is_short = is_short;
         r->inference.arena = &w->arena;
         r->has_long_work = true;
         grpc_call_compute(r->inference.grpc, &w->work);
@@ -123,7 +125,7 @@ static void on_done(struct infer_call *c) {
         else
                 err = make_answer(&r->inference, &parts, &is_long);
         if (is_long)
-                start_long_work(get_long_work(r), run_answer, on_answer);
+                start_long_work(get_long_work(r), run_answer, on_answer, false);
         else
                 answer_infer(r, err, &parts);
 }
@@ -210,7 +212,8 @@ static void start_long_read(struct rpc_infer *r, struct str message, struct buf 
         w->owner = owner;
         if (owner != NULL)
                 buf_ref(owner);
-        start_long_work(w, run_reading, on_reading);
+        start_long_work(w, run_reading, on_reading,
+                        message.len > 0 && rpc_inference_is_short(message));
 }
 
 void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {

@@ -215,6 +215,10 @@ bool rpc_inference_is_long(struct str message) {
                infer_message_work(message) > LOOP_MAX_WORK_BYTES;
 }
 
+bool rpc_inference_is_short(struct str message) {
+        return infer_message_work(message) <= LOOP_SHORT_WORK_BYTES;
+}
+
 bool rpc_inference_has_long_tensors(const struct rpc_inference *i) {
         return infer_call_is_long(&i->call, &i->wire.request, LOOP_MAX_WORK_BYTES);
 }

@@ -62,6 +62,8 @@ struct error *rpc_inference_encode_long(const struct rpc_inference            *i
 /* True when rpc_inference_read() takes too long for the loop; and, after it, when filling and submitting
  * does. */
 bool rpc_inference_is_long(struct str message);
+/* True when it takes too long for the loop, but not for long. */
+bool rpc_inference_is_short(struct str message);
 bool rpc_inference_has_long_tensors(const struct rpc_inference *i);
 
 /* The model, and the time in which its message was waited for and read. */

@@ -36,6 +36,7 @@ struct error *rpc_health_check(struct grpc_call *call, const ProtobufCMessage *r
 #define RPC_HEALTH_QUERY_NS (5 * NS_PER_S)
 void rpc_health_watch(struct grpc_call *call, struct str message, struct buf *owner);
 void rpc_health_end_watch(struct grpc_call *call); /* on_abort */
+bool rpc_health_watch_is_quiet(const struct grpc_call *call);
 
 /* rpc_metadata.c */
 struct error *rpc_server_metadata(struct grpc_call *call, const ProtobufCMessage *request,
@@ -86,6 +87,7 @@ void rpc_reflection_open(struct grpc_call *call);
 void rpc_reflection_read(struct grpc_call *call, struct str message, struct buf *owner);
 void rpc_reflection_half_close(struct grpc_call *call);
 void rpc_reflection_abort(struct grpc_call *call);
+bool rpc_reflection_is_quiet(const struct grpc_call *call);
 
 /* rpc_infer.c: ModelInfer */
 void rpc_infer(struct grpc_call *call, struct str message, struct buf *owner);

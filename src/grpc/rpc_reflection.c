@@ -330,3 +330,9 @@ void rpc_reflection_abort(struct grpc_call *call) {
         if (!s->is_reading)
                 end(call, NULL, GRPC_CANCELLED);
 }
+
+bool rpc_reflection_is_quiet(const struct grpc_call *call) {
+        const struct reflection *s = call->pending;
+
+        return !s->is_reading && !s->is_aborted;
+}

@@ -413,6 +413,8 @@ static void start_long_work(struct stream_request *r, enum request_step step, lo
                             loop_work_fn done) {
         r->long_work.work.run = run;
         r->long_work.work.done = done;
+        r->long_work.work.is_short = step == STEP_READING && r->long_work.message.len > 0 &&
+                                     rpc_inference_is_short(r->long_work.message);
         r->long_work.err = NULL;
         set_step(r, step);
         r->stream->n_long_work++;
@@ -869,4 +871,10 @@ void rpc_stream_abort(struct grpc_call *call) {
         s->n_users++;
         cancel_all(s);
         end_callback(s);
+}
+
+bool rpc_stream_is_quiet(const struct grpc_call *call) {
+        const struct stream *s = call->pending;
+
+        return s->n_users == 0 && s->first_kept == NULL;
 }

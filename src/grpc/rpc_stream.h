@@ -40,3 +40,5 @@ void rpc_stream_open(struct grpc_call *call);
 void rpc_stream_read(struct grpc_call *call, struct str message, struct buf *owner);
 void rpc_stream_half_close(struct grpc_call *call);
 void rpc_stream_abort(struct grpc_call *call);
+/* True while no request of the stream is in flight, and its client has all answers. */
+bool rpc_stream_is_quiet(const struct grpc_call *call);

@@ -105,7 +105,8 @@ static const struct grpc_method methods[N_RPCS] = {
                                      .on_open = rpc_stream_open,
                                      .on_message = rpc_stream_read,
                                      .on_half_close = rpc_stream_half_close,
-                                     .on_abort = rpc_stream_abort },
+                                     .on_abort = rpc_stream_abort,
+                                     .is_quiet = rpc_stream_is_quiet },
 
         [RPC_SERVER_LIVE] = CONTROL(INFERENCE("ServerLive"), ENDPOINT_HEALTH),
         [RPC_SERVER_READY] = CONTROL(INFERENCE("ServerReady"), ENDPOINT_HEALTH),
@@ -139,7 +140,8 @@ static const struct grpc_method methods[N_RPCS] = {
                                .group = ENDPOINT_HEALTH,
                                .is_server_stream = true,
                                .on_message = rpc_health_watch,
-                               .on_abort = rpc_health_end_watch },
+                               .on_abort = rpc_health_end_watch,
+                               .is_quiet = rpc_health_watch_is_quiet },
         [RPC_REFLECTION_V1] = { .path = "/grpc.reflection.v1.ServerReflection/"
                                         "ServerReflectionInfo",
                                 .group = ENDPOINT_METADATA,
@@ -148,7 +150,8 @@ static const struct grpc_method methods[N_RPCS] = {
                                 .on_open = rpc_reflection_open,
                                 .on_message = rpc_reflection_read,
                                 .on_half_close = rpc_reflection_half_close,
-                                .on_abort = rpc_reflection_abort },
+                                .on_abort = rpc_reflection_abort,
+                                .is_quiet = rpc_reflection_is_quiet },
         [RPC_REFLECTION_V1ALPHA] = { .path = "/grpc.reflection.v1alpha.ServerReflection/"
                                              "ServerReflectionInfo",
                                      .group = ENDPOINT_METADATA,
@@ -157,7 +160,8 @@ static const struct grpc_method methods[N_RPCS] = {
                                      .on_open = rpc_reflection_open,
                                      .on_message = rpc_reflection_read,
                                      .on_half_close = rpc_reflection_half_close,
-                                     .on_abort = rpc_reflection_abort },
+                                     .on_abort = rpc_reflection_abort,
+                                     .is_quiet = rpc_reflection_is_quiet },
 };
 
 /* Returns the model that the request names, "" when it names none. */

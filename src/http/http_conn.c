@@ -24,6 +24,9 @@
 #define INLINE_PARTS 15
 /* Chunks of an answer in one write. */
 #define MAX_CHUNKS_PER_WRITE 21
+/* A copied chunk beyond this is charged to the memory budget. Those of the usual token are smaller, and the
+ * responses that they are made of are charged. */
+#define UNCHARGED_CHUNK_BYTES ((size_t)4 << 10)
 /* An arena, or a body's own buffer, up to this size is kept until the client has read the answer. */
 #define KEPT_BYTES ((size_t)64 << 10)
 
@@ -32,8 +35,9 @@ struct http_chunk {
         struct list_node node; /* in out->chunks, later in out->sending */
         const char      *ptr;
         size_t           len;
-        struct buf      *buf;      /* ref; NULL when the bytes are in `copy` */
-        char             size[20]; /* "<hex>\r\n" */
+        struct buf      *buf;           /* ref; NULL when the bytes are in `copy` */
+        size_t           charged_bytes; /* of the copy, to the memory budget */
+        char             size[20];      /* "<hex>\r\n" */
         char             copy[];
 };
 
@@ -605,24 +609,30 @@ void http_call_reply_wrong_method(struct http_call *call, struct str allowed,
 
 /* ---- an answer in chunks ---- */
 
+static void free_chunk(struct http_conn *c, struct http_chunk *k) {
+        if (k->charged_bytes > 0)
+                byte_budget_give(buf_pool_budget(pool_of(c)), k->charged_bytes);
+        buf_unref(k->buf);
+        free(k);
+}
+
 /* Returns their number. */
-static size_t free_all(struct list *chunks) {
+static size_t free_all(struct http_conn *c, struct list *chunks) {
         size_t n = 0;
 
         LIST_FOR_EACH(chunks, node) {
                 struct http_chunk *k = LIST_ENTRY(node, struct http_chunk, node);
 
                 list_remove(node);
-                buf_unref(k->buf);
-                free(k);
+                free_chunk(c, k);
                 n++;
         }
         return n;
 }
 
 static void drop_chunks(struct http_conn *c) {
-        free_all(&c->out.chunks);
-        free_all(&c->out.sending);
+        free_all(c, &c->out.chunks);
+        free_all(c, &c->out.sending);
         c->out.unsent_bytes = 0;
 }
 
@@ -662,7 +672,7 @@ static enum conn_write write_some(struct http_conn *c) {
 }
 
 static void count_written(struct http_conn *c) {
-        c->out.n_chunks_written += free_all(&c->out.sending);
+        c->out.n_chunks_written += free_all(c, &c->out.sending);
 }
 
 static void end_chunks(struct http_conn *c) {
@@ -743,13 +753,31 @@ void http_call_begin_chunks(struct http_call *call, const struct http_reply *rep
                 http_call_send_chunk(call, &reply->parts[i]);
 }
 
-/* Returns NULL when memory is short: a chunk is as large as the model makes it. */
-static struct http_chunk *new_chunk(const struct http_part *part) {
-        size_t             copied = part->buf != NULL ? 0 : part->len;
-        struct http_chunk *k = try_alloc(sizeof(*k) + copied); /* len is limited */
+/* False when the memory budget has no room for a copy. */
+static bool charge_copy(struct http_conn *c, size_t copied, size_t *ret_charged) {
+        struct byte_budget *budget = buf_pool_budget(pool_of(c));
 
-        if (k == NULL)
+        *ret_charged = budget != NULL && copied > UNCHARGED_CHUNK_BYTES ? copied : 0;
+        if (*ret_charged == 0 || byte_budget_take(budget, copied))
+                return true;
+        byte_budget_refused(budget);
+        return false;
+}
+
+/* Returns NULL when memory is short: a chunk is as large as the model makes it. */
+static struct http_chunk *new_chunk(struct http_conn *c, const struct http_part *part) {
+        size_t             copied = part->buf != NULL ? 0 : part->len, charged;
+        struct http_chunk *k;
+
+        if (!charge_copy(c, copied, &charged))
                 return NULL;
+        k = try_alloc(sizeof(*k) + copied); /* len is limited */
+        if (k == NULL) {
+                if (charged > 0)
+                        byte_budget_give(buf_pool_budget(pool_of(c)), charged);
+                return NULL;
+        }
+        k->charged_bytes = charged;
         k->ptr = part->buf != NULL ? part->ptr : k->copy;
         k->len = part->len;
         k->buf = part->buf;
@@ -777,7 +805,7 @@ void http_call_send_chunk(struct http_call *call, const struct http_part *part) 
                 refuse_chunk(c, part, HTTP_LIMIT_UNSENT_BYTES);
                 return;
         }
-        k = new_chunk(part);
+        k = new_chunk(c, part);
         if (k == NULL) {
                 refuse_chunk(c, part, HTTP_LIMIT_MEMORY);
                 return;

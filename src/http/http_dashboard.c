@@ -173,10 +173,10 @@ static struct error *make_answer(struct look *l) {
 
         strbuf_init(&out, 0);
         TRY(print_answer(l, &out));
-        l->json = buf_new(NULL, out.len + 1);
+        l->json = buf_new(http_call_buf_pool(l->call), out.len + 1);
         if (l->json == NULL)
-                return error_new(ERR_UNAVAILABLE, "out of memory for the answer of %zu bytes",
-                                 out.len);
+                return error_new_text(ERR_UNAVAILABLE,
+                                      buf_pool_shortage(http_call_buf_pool(l->call), out.len + 1));
         memcpy(l->json->bytes, strbuf_cstr(&out), out.len);
         l->json->len = out.len;
         return NULL;

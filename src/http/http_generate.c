@@ -188,7 +188,7 @@ static unsigned put_only_response(struct pending_generate *p) {
         return first != NULL ? status_of(first) : 200;
 }
 
-/* True when printing the response takes too long for the loop. */
+/* True when printing the response takes too long for the loop. Sets p->work.is_short. */
 static bool is_long(struct pending_generate *p) {
         uint32_t              n;
         struct infer_response r = { 0 };
@@ -200,6 +200,7 @@ static bool is_long(struct pending_generate *p) {
         err = infer_response_read(infer_call_first_response(&p->call, &n), &p->request, &p->scratch,
                                   &r);
         is_long = err == NULL && infer_response_bytes(&r) > LOOP_MAX_WORK_BYTES;
+        p->work.is_short = is_long && infer_response_bytes(&r) <= LOOP_SHORT_WORK_BYTES;
         arena_reset(&p->scratch);
         return is_long;
 }
@@ -339,6 +340,7 @@ static void start_generate(struct pending_generate *p) {
         if (http->body.len > LOOP_MAX_WORK_BYTES) {
                 p->work.run = run_reading;
                 p->work.done = on_reading;
+                p->work.is_short = http->body.len <= LOOP_SHORT_WORK_BYTES;
                 p->err = NULL;
                 p->is_reading = true;
                 http_call_compute(http, &p->work);

@@ -42,6 +42,7 @@ struct pending_infer {
         enum stage           stage;
         size_t               json_bytes;
         struct long_work    *long_work; /* set while a compute thread has the request */
+        bool                 is_short;  /* of an answer that takes too long for the loop */
         struct infer_request request;
         struct infer_call    call;
 };
@@ -136,11 +137,14 @@ static struct error *make_answer(struct pending_infer *p, struct arena *scratch,
         struct infer_classes         classes;
         struct infer_response        response;
         struct error                *err;
+        size_t                       work;
 
         TRY(infer_call_get_response(&p->call, &core_response));
         TRY(infer_call_check_regions(&p->call));
         TRY(infer_response_read(core_response, &p->request, scratch, &response));
-        *ret_is_more = max_work < SIZE_MAX && answer_work(http, &response) > max_work;
+        work = max_work < SIZE_MAX ? answer_work(http, &response) : 0;
+        p->is_short = work <= LOOP_SHORT_WORK_BYTES;
+        *ret_is_more = work > max_work;
         if (*ret_is_more)
                 return NULL;
         infer_classes_init(&classes);
@@ -168,11 +172,13 @@ static void answer_infer(struct pending_infer *p, struct error *err, struct http
                 send_answer(http, body);
 }
 
-static void start_long_work(struct pending_infer *p, loop_work_fn run, loop_work_fn done) {
+static void start_long_work(struct pending_infer *p, loop_work_fn run, loop_work_fn done,
+                            bool is_short) {
         struct long_work *w = ARENA_NEW(&p->http->arena, struct long_work);
 
         w->work.run = run;
         w->work.done = done;
+        w->work.is_short = is_short;
         w->p = p;
         p->long_work = w;
         http_call_compute(p->http, &w->work);
@@ -211,7 +217,7 @@ static void on_done(struct infer_call *c) {
         /* Also when the client has closed its sending side: it may still read. */
         err = make_answer(p, &scratch, LOOP_MAX_WORK_BYTES, &body, &is_more);
         if (is_more)
-                start_long_work(p, run_answer, on_answer);
+                start_long_work(p, run_answer, on_answer, p->is_short);
         else
                 answer_infer(p, err, &body);
         arena_done(&scratch);
@@ -356,6 +362,14 @@ static void on_reading(struct loop_work *work) {
                 refuse_infer(p, err);
 }
 
+/* What a body decompresses to is not known before, nor are the strings in shared memory. */
+static bool is_short_reading(const struct pending_infer *p) {
+        if (p->stage == STAGE_JSON)
+                return p->json_bytes <= LOOP_SHORT_WORK_BYTES;
+        return p->stage == STAGE_TENSORS &&
+               !infer_call_is_long(&p->call, &p->request, LOOP_SHORT_WORK_BYTES);
+}
+
 static void init_pending(struct pending_infer *p, struct http_call *http) {
         struct infer_call_options options = {
                 .core = http->service->infer,
@@ -457,5 +471,5 @@ void http_infer_post(struct http_call *http) {
         if (p->stage == STAGE_READ)
                 start_infer(p);
         else
-                start_long_work(p, run_reading, on_reading);
+                start_long_work(p, run_reading, on_reading, is_short_reading(p));
 }

@@ -77,10 +77,10 @@ static struct error *encode_bulk(struct bulk_query *query, struct TRITONSERVER_M
         size_t       len;
 
         TRY(core_error_take(TRITONSERVER_MessageSerializeToJson(message, &json, &len)));
-        b->json = buf_new(NULL, len + 1);
+        b->json = buf_new(http_call_buf_pool(b->call), len + 1);
         if (b->json == NULL)
-                return error_new(ERR_UNAVAILABLE, "out of memory for the response of %zu bytes",
-                                 len);
+                return error_new_text(ERR_UNAVAILABLE,
+                                      buf_pool_shortage(http_call_buf_pool(b->call), len + 1));
         memcpy(b->json->bytes, json, len);
         b->json->len = len;
         return NULL;

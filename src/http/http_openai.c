@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_openai.h"
 
+#include "base/buf.h"
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/strbuf.h"
 #include "call/infer_call.h"
@@ -30,6 +32,8 @@
  * backend waits. */
 #define MAX_UNWRITTEN_BYTES ((size_t)1 << 20)
 #define MAX_UNWRITTEN 1024
+/* What a request holds for its answer beyond this is charged to the memory budget, in steps of as much. */
+#define CHARGE_STEP ((size_t)16 << 10)
 
 struct pending_openai;
 
@@ -68,7 +72,8 @@ struct pending_openai {
         struct loop_timer       deadline;
         uint64_t                render_by_ns; /* end of the time to render the messages */
         struct loop_work        work;
-        struct http_part        part; /* the whole answer */
+        struct http_part        part;          /* the whole answer */
+        size_t                  charged_bytes; /* to the memory budget, for `answer` and `text` */
         struct openai_meter    *meter;
         uint64_t                last_text_ns; /* 0: there was none */
         uint64_t                last_sent_ns;
@@ -85,6 +90,32 @@ static void run_done(struct openai_run *run) {
         infer_request_done(&run->request);
 }
 
+static struct byte_budget *budget_of(const struct pending_openai *p) {
+        return buf_pool_budget(http_call_buf_pool(p->http));
+}
+
+/* Charges the budget for what the answer holds now, `more` included: the model decides how much that is, for each
+ * choice. Runs on the thread that has the request. */
+static struct error *charge_answer(struct pending_openai *p, size_t more) {
+        struct byte_budget *budget = budget_of(p);
+        size_t              held = openai_answer_held_bytes(&p->answer) + p->text.cap + more;
+
+        if (budget == NULL || held <= p->charged_bytes + CHARGE_STEP)
+                return NULL;
+        if (!byte_budget_take(budget, held - p->charged_bytes)) {
+                byte_budget_refused(budget);
+                return error_new_text(ERR_UNAVAILABLE, BYTE_BUDGET_USED_UP);
+        }
+        p->charged_bytes = held;
+        return NULL;
+}
+
+static void discharge_answer(struct pending_openai *p) {
+        if (p->charged_bytes > 0)
+                byte_budget_give(budget_of(p), p->charged_bytes);
+        p->charged_bytes = 0;
+}
+
 /* Frees what the request holds outside the arena. */
 static void pending_done(struct pending_openai *p) {
         loop_timer_cancel(&p->heartbeat);
@@ -98,6 +129,7 @@ static void pending_done(struct pending_openai *p) {
         openai_answer_done(&p->answer);
         strbuf_done(&p->text);
         arena_done(&p->scratch);
+        discharge_answer(p);
 }
 
 static struct str print_u64(struct arena *arena, uint64_t n) {
@@ -392,7 +424,18 @@ static void end_late(struct pending_openai *p) {
 
 /* ---- a whole answer ---- */
 
+static size_t answer_work(const struct pending_openai *p) {
+        size_t work = p->answer.object.len;
+
+        for (uint32_t i = 0; i < p->answer.n_choices; i++)
+                work += p->answer.choices[i].text.len + p->answer.choices[i].logprobs.len;
+        for (uint32_t i = 0; i < p->n_runs && p->vectors != NULL; i++)
+                work += p->vectors[i].n_rows * p->vectors[i].n_dims * sizeof(float);
+        return work;
+}
+
 static struct error *print_answer(struct pending_openai *p) {
+        TRY(charge_answer(p, answer_work(p))); /* about what is printed */
         if (p->request.endpoint == OPENAI_EMBEDDINGS && p->vectors != NULL)
                 return openai_embedding_print(&p->request, &p->model, p->vectors, p->n_runs,
                                               &p->text);
@@ -432,20 +475,11 @@ static void send_answer(struct loop_work *work) {
         http_call_reply(http, &reply);
 }
 
-static size_t answer_work(const struct pending_openai *p) {
-        size_t work = p->answer.object.len;
-
-        for (uint32_t i = 0; i < p->answer.n_choices; i++)
-                work += p->answer.choices[i].text.len + p->answer.choices[i].logprobs.len;
-        for (uint32_t i = 0; i < p->n_runs && p->vectors != NULL; i++)
-                work += p->vectors[i].n_rows * p->vectors[i].n_dims * sizeof(float);
-        return work;
-}
-
 static void end_whole(struct pending_openai *p) {
         p->work.run = make_answer;
         p->work.done = send_answer;
         if (answer_work(p) > LOOP_MAX_WORK_BYTES) {
+                p->work.is_short = answer_work(p) <= LOOP_SHORT_WORK_BYTES;
                 http_call_compute(p->http, &p->work);
                 return;
         }
@@ -502,7 +536,8 @@ static struct error *take_response(struct openai_run                     *run,
         TRY(infer_response_read(response, &run->request, &p->scratch, &r));
         if (p->vectors != NULL)
                 return take_vectors(run, &r);
-        return openai_answer_add(&p->answer, &run->state, &r, &p->scratch, &p->text);
+        TRY(openai_answer_add(&p->answer, &run->state, &r, &p->scratch, &p->text));
+        return charge_answer(p, 0);
 }
 
 static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response) {
@@ -848,6 +883,7 @@ static void post(struct http_call *http, enum openai_endpoint endpoint) {
         if (http->body.len > LOOP_MAX_WORK_BYTES) {
                 p->work.run = run_reading;
                 p->work.done = on_reading;
+                p->work.is_short = http->body.len <= LOOP_SHORT_WORK_BYTES;
                 p->is_reading = true;
                 http_call_compute(http, &p->work);
                 return;

@@ -464,6 +464,8 @@ size_t conn_unacknowledged_bytes(const struct conn *c) {
 bool conn_has_unread(const struct conn *c) {
         int n;
 
+        if (c->filter != NULL && c->filter->has_unread(c))
+                return true;
         return ioctl(c->fd, FIONREAD, &n) == 0 && n > 0;
 }
 

@@ -30,6 +30,8 @@ struct conn_filter {
         enum conn_write (*write)(struct conn *c, const struct iovec *parts, size_t n_parts);
         size_t (*unwritten_bytes)(const struct conn *c);
         bool (*is_in_handshake)(const struct conn *c);
+        /* True when bytes that were read from the socket wait in the filter. */
+        bool (*has_unread)(const struct conn *c);
         void (*read_start)(struct conn *c);
         void (*read_stop)(struct conn *c);
         void (*shutdown)(struct conn *c);

@@ -11,7 +11,9 @@
  * Reading: records are received into the loop's input buffer, which all its connections share, and are
  * decrypted into the buffer that the owner's on_room() returns. Records that the owner has no room for
  * are copied to a stash until it reads again (at most one input buffer; meanwhile the socket is not
- * read).
+ * read). The same holds for records that come after the connection has used its share of the loop's round
+ * (net/turns.h), and for those of a handshake in a round whose time is used up: a handshake takes a millisecond,
+ * and clients may begin a thousand at a time.
  *
  * Writing: up to four records are encrypted into the loop's output buffer, which is also shared, and
  * sent. When the socket does not take all of it, the connection keeps the output buffer until the rest
@@ -78,6 +80,7 @@ struct conn_tls {
         bool             wants_shutdown; /* to be done after the pending write */
         bool             was_active;     /* since the last tick */
         bool             has_begun;      /* the peer has sent something */
+        struct turn      turn; /* waits with records in the stash; then it does not read */
 };
 
 /* ---- failures ---- */
@@ -272,6 +275,10 @@ static bool tls_is_in_handshake(const struct conn *c) {
         return c->tls->state == CONN_TLS_HANDSHAKE;
 }
 
+static bool tls_has_unread(const struct conn *c) {
+        return c->tls->stash_bytes > 0;
+}
+
 static size_t tls_unwritten_bytes(const struct conn *c) {
         size_t queued = uv_stream_get_write_queue_size(conn_stream(c));
 
@@ -371,7 +378,7 @@ static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room);
 static void update_reading(struct conn *c) {
         struct conn_tls *t = c->tls;
         bool wants = c->is_reading && !c->is_closing && !t->is_blocked && t->stash_bytes == 0 &&
-                     !list_is_linked(&t->resume_node);
+                     !list_is_linked(&t->resume_node) && !turns_is_waiting(&t->turn);
 
         if (wants == t->is_socket_reading)
                 return;
@@ -509,6 +516,18 @@ static bool stash_records(struct conn_tls *t, struct str records) {
         return true;
 }
 
+/* True when the connection must wait for its turn: it has used its share of the round, or it would begin a step of
+ * its handshake, which takes a millisecond, in a round that is late. */
+static bool must_wait(struct conn *c) {
+        struct conn_tls *t = c->tls;
+        struct loop     *l = c->loop;
+        uint64_t         now_ns = clock_now_ns();
+
+        return turns_is_waiting(&t->turn) ||
+               (t->state == CONN_TLS_HANDSHAKE && turns_is_late(&l->turns, now_ns)) ||
+               !loop_take_share(l, &t->turn, now_ns);
+}
+
 static void run_steps(struct conn *c, struct str records) {
         struct conn_tls *t = c->tls;
         size_t           left;
@@ -526,6 +545,27 @@ static void run_steps(struct conn *c, struct str records) {
         update_reading(c);
 }
 
+/* The same in a later round if it must be. */
+static void run_steps_in_turn(struct conn *c, struct str records) {
+        if (!must_wait(c)) {
+                run_steps(c, records);
+                return;
+        }
+        if (!stash_records(c->tls, records)) {
+                notify_end(c, true);
+                return;
+        }
+        loop_wait_turn(c->loop, &c->tls->turn);
+        update_reading(c);
+}
+
+static void on_turn(struct turn *turn) {
+        struct conn_tls *t = CONTAINER_OF(turn, struct conn_tls, turn);
+
+        if (!t->conn->is_closing)
+                run_steps(t->conn, str_range(t->stash, t->stash_bytes));
+}
+
 static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room) {
         struct conn     *c = CONTAINER_OF(native, struct conn, tcp);
         struct conn_tls *t = c->tls;
@@ -533,7 +573,7 @@ static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room) {
         if (n > 0) {
                 t->has_begun = true;
                 if (t->state != CONN_TLS_LINGER)
-                        run_steps(c, str_range(room->base, (size_t)n));
+                        run_steps_in_turn(c, str_range(room->base, (size_t)n));
                 return;
         }
         if (n == 0)
@@ -577,7 +617,7 @@ static void resume_soon(struct conn *c) {
 static void tls_read_start(struct conn *c) {
         struct conn_tls *t = c->tls;
 
-        if (t->is_running_steps || t->is_blocked)
+        if (t->is_running_steps || t->is_blocked || turns_is_waiting(&t->turn))
                 return;
         if (t->stash_bytes > 0 || tls_session_has_input(t->session) ||
             (t->state == CONN_TLS_HANDSHAKE && !t->has_begun && tls_session_is_client(t->session)))
@@ -627,6 +667,7 @@ static void tls_free(struct conn *c) {
 
         if (list_is_linked(&t->resume_node))
                 list_remove(&t->resume_node);
+        turns_cancel(&t->turn);
         if (c->is_writing) /* the write waited for the handshake and never reached the socket */
                 finish_write(c, false);
         tls_session_free(t->session);
@@ -641,6 +682,7 @@ static const struct conn_filter filter = {
         .write = tls_write,
         .unwritten_bytes = tls_unwritten_bytes,
         .is_in_handshake = tls_is_in_handshake,
+        .has_unread = tls_has_unread,
         .read_start = tls_read_start,
         .read_stop = tls_read_stop,
         .shutdown = tls_shutdown,
@@ -661,6 +703,7 @@ struct error *conn_secure(struct conn *c, const struct conn_security *how) {
         t->conn = c;
         t->how = how;
         t->since_ns = clock_now_ns();
+        t->turn.run = on_turn;
         c->tls = t;
         c->filter = &filter;
         return NULL;

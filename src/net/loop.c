@@ -46,7 +46,8 @@
 #define FIRST_LOOP_PIPES 4
 
 struct loop_group {
-        struct work_pool *workers; /* owned */
+        struct work_pool *workers;       /* owned */
+        struct work_pool *short_workers; /* owned */
         size_t            n_loops;
         struct loop       loops[];
 };
@@ -582,16 +583,20 @@ static void on_computed(struct mail *m) {
         w->done(w);
 }
 
+static struct work_pool *pool_of(const struct loop_work *w) {
+        return w->is_short ? w->loop->short_workers : w->loop->workers;
+}
+
 void loop_compute(struct loop *l, struct loop_work *w) {
         w->loop = l;
         w->queued = (struct work){ .run = run_compute };
         w->back = (struct mail){ .deliver = on_computed };
         w->is_cancelled = false;
-        work_pool_push(l->workers, &w->queued);
+        work_pool_push(pool_of(w), &w->queued);
 }
 
 void loop_compute_cancel(struct loop_work *w) {
-        if (!work_pool_take_back(w->loop->workers, &w->queued))
+        if (!work_pool_take_back(pool_of(w), &w->queued))
                 return;
         w->is_cancelled = true;
         mailbox_post(loop_mailbox(w->loop), &w->back);
@@ -784,12 +789,15 @@ struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group
         g = mem_zalloc(sizeof(*g) + n_loops * sizeof(g->loops[0]));
         g->workers =
                 work_pool_new("neso-compute", MAX(thread_cpu_count() / 2, 1), WORK_LOW_PRIORITY);
+        g->short_workers =
+                work_pool_new("neso-compute", MAX(thread_cpu_count() / 2, 1), WORK_LOW_PRIORITY);
         g->n_loops = n_loops;
         mutex_init(&opening.lock, LOCK_LEAF);
         cond_init(&opening.changed);
         for (size_t i = 0; i < n_loops; i++) {
                 loop_init(&g->loops[i], name, i, &opening);
                 g->loops[i].workers = g->workers;
+                g->loops[i].short_workers = g->short_workers;
         }
         err = open_all(g, &opening);
         cond_done(&opening.changed);
@@ -806,6 +814,7 @@ void loop_group_free(struct loop_group *g) {
         if (g == NULL)
                 return;
         work_pool_free(g->workers); /* before the loops: its threads post to them */
+        work_pool_free(g->short_workers);
         for (size_t i = 0; i < g->n_loops; i++)
                 if (g->loops[i].is_open)
                         mailbox_post(&g->loops[i].mailbox, &g->loops[i].stop);

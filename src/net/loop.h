@@ -33,6 +33,8 @@ struct turn;
  * Work of this size takes a few milliseconds, and all connections of the loop wait meanwhile. Larger
  * work goes to loop_compute(). */
 #define LOOP_MAX_WORK_BYTES ((size_t)256 << 10)
+/* Work for loop_compute() of at most this size is short: it takes some ten milliseconds. */
+#define LOOP_SHORT_WORK_BYTES ((size_t)2 << 20)
 
 /* Interval of the ticks of connections; their time-outs are late by at most this. */
 #define LOOP_TICK_NS UINT64_C(500000000)
@@ -111,6 +113,8 @@ struct loop_work {
         /* It gets a smaller share of the CPUs, see thread_lower_priority(). Threads that `run` starts
          * would inherit that, so it must start none. */
         bool is_low_priority;
+        /* For loop_compute(): it is known to be at most LOOP_SHORT_WORK_BYTES, and does not wait for longer work. */
+        bool is_short;
 
         /* Fields of loop_compute(); used by the loop until `done`. */
         struct loop *loop;
@@ -123,8 +127,9 @@ struct loop_work {
 void loop_start_work_thread(struct loop *l, struct loop_work *w);
 
 /* Runs CPU-bound work that takes milliseconds or seconds (decompressing, decoding or printing large
- * bodies) on a worker thread. The loops of a group share a pool of at most one thread for each two
- * CPUs, at a lower priority than the loops; it runs work in the order of submission. When no worker
+ * bodies) on a worker thread. The loops of a group share two pools, for short work and for other work, each of at most
+ * one thread for each two CPUs, at a lower priority than the loops; each runs work in the order of submission. So
+ * forty bodies of 60 KB, which decompress to 60 MiB, do not keep a body of 500 KB waiting. When no worker
  * thread can be started, the work runs on the calling thread. `is_background` and `is_low_priority` are
  * ignored. */
 void loop_compute(struct loop *l, struct loop_work *w);

@@ -6,12 +6,20 @@
 #include <assert.h>
 #include <string.h>
 
+/* New keys cost some ten microseconds for a record of 27 bytes. A peer may ask for them so often, and once more for
+ * each KEY_UPDATE_BYTES that it has sent; RFC 8446, 5.5 needs them after some hundreds of gigabytes. */
+#define MAX_KEY_UPDATES 32
+#define KEY_UPDATE_BYTES ((uint64_t)1 << 20)
+
 struct tls_session {
         SSL            *native; /* owned; holds the settings with which it began */
         struct str      in;     /* borrowed: unread part of the input */
         struct tls_out *out;    /* borrowed */
         bool            is_client;
-        char           *reason; /* owned: why the session failed; NULL: it has not */
+        bool            is_refused;    /* the peer has asked for new keys too often */
+        uint64_t        n_key_updates; /* that the peer has asked for */
+        uint64_t        read_bytes;    /* decrypted */
+        char           *reason;        /* owned: why the session failed; NULL: it has not */
 };
 
 /* ---- the BIO through which OpenSSL reads and writes ---- */
@@ -21,6 +29,8 @@ static int bio_read(BIO *bio, char *to, size_t len, size_t *ret_n) {
         size_t              n = MIN(len, s->in.len);
 
         BIO_clear_retry_flags(bio);
+        if (s->is_refused) /* without a retry, OpenSSL gives up */
+                return -1;
         if (n == 0) {
                 BIO_set_retry_read(bio);
                 return -1;
@@ -65,6 +75,18 @@ BIO_METHOD *tls_bio_method_new(void) {
         return method;
 }
 
+/* Called by OpenSSL between the steps of its handshakes, and of what belongs to them later. */
+static void on_step(const SSL *native, int where, int value) {
+        struct tls_session *s;
+
+        (void)value;
+        if ((where & SSL_CB_LOOP) == 0 || SSL_get_state(native) != TLS_ST_SR_KEY_UPDATE)
+                return;
+        s = BIO_get_data(SSL_get_rbio(native));
+        s->n_key_updates++;
+        s->is_refused = s->n_key_updates > MAX_KEY_UPDATES + s->read_bytes / KEY_UPDATE_BYTES;
+}
+
 /* ---- the session ---- */
 
 static SSL_CTX *ref_native(struct tls_context *t) {
@@ -94,6 +116,7 @@ struct tls_session *tls_session_new(struct tls_context *t) {
         BIO_set_data(bio, s);
         BIO_set_init(bio, 1);
         SSL_set_bio(s->native, bio, bio);
+        SSL_set_info_callback(s->native, on_step);
         s->is_client = t->host != NULL;
         if (!s->is_client) {
                 SSL_set_accept_state(s->native);
@@ -155,7 +178,9 @@ static void keep_reason(struct tls_session *s) {
         const char   *text = plain_reason(code);
 
         free(s->reason);
-        if (verdict != X509_V_OK)
+        if (s->is_refused)
+                s->reason = mem_strdup("the peer asks for new keys too often");
+        else if (verdict != X509_V_OK)
                 s->reason = mem_printf("%s certificate: %s", s->is_client ? "server" : "client",
                                        X509_verify_cert_error_string(verdict));
         else if (text != NULL || (text = ERR_reason_error_string(code)) != NULL)
@@ -187,7 +212,10 @@ enum tls_result tls_session_handshake(struct tls_session *s) {
 enum tls_result tls_session_read(struct tls_session *s, char *to, size_t len, size_t *ret_n) {
         int rc = SSL_read_ex(s->native, to, len, ret_n);
 
-        return rc == 1 ? TLS_DONE : result_of(s, rc);
+        if (rc != 1)
+                return result_of(s, rc);
+        s->read_bytes += *ret_n;
+        return TLS_DONE;
 }
 
 bool tls_session_write(struct tls_session *s, const char *bytes, size_t len) {

@@ -57,6 +57,7 @@ struct loop {
         struct list       finished; /* struct work_thread: threads that have finished their work */
         unsigned          n_work_threads;
         struct work_pool *workers;              /* borrowed: the group's; for loop_compute() */
+        struct work_pool *short_workers;        /* the same, for short work */
         struct list       tasks[N_LOOP_PHASES]; /* struct loop_task, in the order of loop_defer() */
         struct turns      turns;                /* shares of the round */
         uint64_t          openings_round;       /* round of n_openings */

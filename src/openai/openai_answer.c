@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/mem.h"
 #include "codec/json_writer.h"
 #include "core_api/datatype.h"
 #include "openai/openai_error.h"
@@ -46,6 +47,29 @@ static struct error *make_head(struct openai_answer *a, struct arena *arena) {
         return NULL;
 }
 
+static bool repeats_prompt(const struct openai_answer *a) {
+        return a->q->is_stream && a->q->echoes && a->model->format == OPENAI_FORMAT_VLLM;
+}
+
+static struct error *check_echo(const struct openai_answer *a) {
+        size_t bytes = 0, n_choices = openai_request_choices(a->q);
+
+        if (!repeats_prompt(a))
+                return NULL;
+        for (uint32_t i = 0; i < a->q->n_texts; i++) {
+                size_t of_text;
+
+                if (!size_mul(a->q->texts[i].len, n_choices, &of_text) ||
+                    !size_add(bytes, of_text, &bytes))
+                        bytes = SIZE_MAX;
+        }
+        if (bytes <= OPENAI_MAX_ECHO_BYTES)
+                return NULL;
+        return openai_fault("echo",
+                            "a stream would repeat %zu bytes of prompts, at most %zu are allowed",
+                            bytes, OPENAI_MAX_ECHO_BYTES);
+}
+
 struct error *openai_answer_init(struct openai_answer *a, const struct openai_request *q,
                                  const struct openai_model *model, const char *id,
                                  uint32_t n_choices, struct arena *arena) {
@@ -53,6 +77,7 @@ struct error *openai_answer_init(struct openai_answer *a, const struct openai_re
         a->created_s = clock_wall_ns() / NS_PER_S;
         strbuf_init(&a->joined, 0);
         strbuf_init(&a->object, OPENAI_MAX_TEXT_BYTES);
+        TRY(check_echo(a));
         a->choices = arena_try_alloc(arena, (n_choices + 1) * sizeof(*a->choices));
         if (a->choices == NULL)
                 return infer_no_memory();
@@ -73,6 +98,10 @@ void openai_answer_done(struct openai_answer *a) {
         strbuf_done(&a->joined);
         strbuf_done(&a->object);
         a->n_choices = 0;
+}
+
+size_t openai_answer_held_bytes(const struct openai_answer *a) {
+        return a->collected_bytes + a->joined.cap + a->object.cap;
 }
 
 /* ---- outputs of a response ---- */
@@ -293,12 +322,16 @@ static struct error *wrap_list(struct str list, struct arena *scratch, struct st
         return NULL;
 }
 
-static struct error *collect(struct openai_choice *c, struct str text, struct str logprobs) {
+static struct error *collect(struct openai_answer *a, struct openai_choice *c, struct str text,
+                             struct str logprobs) {
+        size_t before = c->text.cap + c->logprobs.cap;
+
         strbuf_put(&c->text, text.ptr, text.len);
         if (is_list(logprobs)) {
                 strbuf_putc(&c->logprobs, c->logprobs.len == 0 ? '[' : ',');
                 strbuf_put(&c->logprobs, logprobs.ptr, logprobs.len);
         }
+        a->collected_bytes += c->text.cap + c->logprobs.cap - before;
         TRY(strbuf_check(&c->logprobs, "the answer"));
         return strbuf_check(&c->text, "the answer");
 }
@@ -322,7 +355,7 @@ static struct error *add_choice(struct openai_answer *a, uint32_t index, struct 
         if (is_reason(reason))
                 end_choice(a, c, reason);
         if (!a->q->is_stream)
-                return collect(c, text, a->q->wants_logprobs ? logprobs : str_range(NULL, 0));
+                return collect(a, c, text, a->q->wants_logprobs ? logprobs : str_range(NULL, 0));
         p.text = openai_hold_pass(&c->hold, text, c->has_ended, &a->joined);
         if (a->q->wants_logprobs)
                 TRY(wrap_list(logprobs, scratch, &p.logprobs));
@@ -339,10 +372,6 @@ static void put_prompts(struct openai_answer *a, const struct openai_part *part,
                 STRBUF_PUT_LIT(out, ",\"logprobs\":null");
                 close_event(a, &a->choices[i], false, out);
         }
-}
-
-static bool repeats_prompt(const struct openai_answer *a) {
-        return a->q->is_stream && a->q->echoes && a->model->format == OPENAI_FORMAT_VLLM;
 }
 
 struct error *openai_answer_add(struct openai_answer *a, struct openai_part_state *part,

@@ -25,6 +25,8 @@
 
 /* Largest text of a choice that is not streamed. */
 #define OPENAI_MAX_TEXT_BYTES ((size_t)16 << 20)
+/* Prompts that a stream repeats, those of all choices together: they are written at once. */
+#define OPENAI_MAX_ECHO_BYTES ((size_t)1 << 20)
 #define OPENAI_MAX_REASON 24
 
 struct openai_choice {
@@ -47,6 +49,7 @@ struct openai_answer {
         struct str    head;   /* in arena: the beginning of each event or object, to its choices */
         struct strbuf joined; /* a held piece and the next one */
         struct strbuf object; /* format openai, not streamed: the model's object */
+        size_t        collected_bytes; /* memory of the texts of all choices */
         uint64_t      prompt_tokens, completion_tokens;
         bool          has_prompt_tokens, has_completion_tokens;
         bool          has_text; /* the last response had text */
@@ -62,10 +65,13 @@ struct openai_part_state {
         bool               has_response;
 };
 
+/* INVALID_ARG when a stream would repeat more than OPENAI_MAX_ECHO_BYTES of prompts. */
 struct error *openai_answer_init(struct openai_answer *a, const struct openai_request *q,
                                  const struct openai_model *model, const char *id,
                                  uint32_t n_choices, struct arena *arena) NODISCARD;
 void          openai_answer_done(struct openai_answer *a);
+/* Returns the memory that the answer holds; it may grow with each response. */
+size_t openai_answer_held_bytes(const struct openai_answer *a);
 
 /* Takes a response of a part. Stream: appends its events to `out`. `scratch` is for temporary memory. */
 struct error *openai_answer_add(struct openai_answer *a, struct openai_part_state *part,

@@ -103,5 +103,12 @@ class Raw:
                 return payload
         return None
 
+    def frames_until_end(self, stream):
+        """The frames up to the one that ends the stream."""
+        for one in self.frames():
+            yield one
+            if one[2] == stream and (one[0] == RST_STREAM or one[1] & END_STREAM):
+                return
+
     def has_answer(self, stream):
         return self.trailers(stream) is not None

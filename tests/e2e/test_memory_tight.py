@@ -3,11 +3,13 @@
 import contextlib
 import json
 import socket
+import time
 
 import pytest
 
 from conftest import TLS
-from frames import HEADERS, PREFACE, SETTINGS, call, frame, head
+from frames import (DATA, END_HEADERS, HEADERS, LIVE, PREFACE, RST_STREAM, SETTINGS, STREAM_INFER, Raw,
+                    call, frame, head)
 from scrape import metrics
 from wire import Wire, request
 
@@ -99,3 +101,45 @@ def test_unfinished_header_blocks(server):
             n_closed += 1
         one.close()
     assert n_closed > N // 4
+
+
+WATCH = "/grpc.health.v1.Health/Watch"
+REFLECT = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+MESSAGE = b"\0\0\0\0\0"
+# What the calls of the others have sent: nothing, a whole message without a half-close, the length of a message
+# alone, all that there is.
+QUIET = [(STREAM_INFER, b"", 0), (LIVE, b"", 0), (LIVE, MESSAGE, 0), (LIVE, b"\0\0\0\0\5", 0),
+         (WATCH, MESSAGE, 1), (REFLECT, b"", 0)]
+
+
+def is_answered(server):
+    """Whether a new connection's call has a status; it may be refused, or closed."""
+    with contextlib.suppress(OSError), Raw(server) as raw:
+        raw.send(call(1))
+        for kind, _, stream, _ in raw.frames():
+            if stream == 1:
+                return kind == HEADERS
+    return False
+
+
+@pytest.mark.parametrize("path, message, flags", QUIET)
+def test_quiet_calls_make_room(server, path, message, flags):
+    """Calls that wait for their client take more than the budget: the connections with nothing else make room for
+    new ones. A call whose message is on its way stays."""
+    with Raw(server) as busy:
+        busy.send(frame(HEADERS, END_HEADERS, 1, head()) + frame(DATA, 0, 1, b"\0\0\0\0\5\x08"))
+        many = [Raw(server) for _ in range(20)]
+        for one in many:
+            one.send(b"".join(frame(HEADERS, END_HEADERS, i, head(path)) +
+                              (frame(DATA, flags, i, message) if message else b"")
+                              for i in range(1, 401, 2)))
+        deadline = time.monotonic() + 8  # a message that is on its way has ten seconds
+        while not is_answered(server):
+            assert time.monotonic() < deadline
+        for _ in range(20):
+            assert is_answered(server)
+        busy.send(frame(DATA, 1, 1, b"\1\x08\1\x08"))  # fields that nobody knows
+        kinds = [kind for kind, _, stream, _ in busy.frames_until_end(1)]
+        assert HEADERS in kinds and (RST_STREAM not in kinds)
+        for one in many:
+            one.socket.close()

@@ -13,6 +13,7 @@ import openai_models as lab
 from conftest import Server
 from openai_models import chat, complete, events
 from python_programs import OPTIONS as PYTHON_OPTIONS
+from scrape import metrics
 
 BACKENDS = lab.BACKENDS
 FOLDER = tempfile.TemporaryDirectory(prefix="openai_limits_")
@@ -120,3 +121,29 @@ def test_a_template_that_renders_too_much(server):
     assert answer.status == 500
     assert answer.error["message"] == (
         "model 'render' rendered a text of 16777217 bytes, at most 16777216 are allowed")
+
+
+def test_a_stream_that_repeats_much(server):
+    """The prompts of all choices are written at once, on the loop's thread."""
+    prompt = "a" * (1 << 17)
+    answer = complete(server, "vllm", prompt, n=8, stream=True, echo=True)
+    assert answer.status == 200
+    assert answer.body.count(f'"text":"{prompt}'.encode()) == 16  # and from the model
+    answer = complete(server, "vllm", prompt + "a", n=8, stream=True, echo=True)
+    assert answer.status == 400
+    assert answer.error == {
+        "message": "a stream would repeat 1048584 bytes of prompts, at most 1048576 are allowed",
+        "type": "invalid_request_error", "param": "echo", "code": None}
+
+
+def test_the_texts_of_an_answer_are_charged(server):
+    """Eight choices of 2.4 MB, in pieces of 60 KB, are held until the last one has come."""
+    other = Server(server.repository, (*OPTIONS, f"--memory-budget={48 << 20}"), ("http", "metrics"))
+    before = metrics(other)["neso_memory_budget_used_bytes"]
+    answer = complete(other, "vllm", "|".join(["a" * 60000] * 40), n=8)
+    assert answer.status == 503, answer.status
+    assert answer.error["message"] == "the server's memory budget (--memory-budget) is used up"
+    answer = complete(other, "vllm", "|".join(["a" * 60000] * 4), n=8)
+    assert answer.status == 200
+    wait_until(lambda: metrics(other)["neso_memory_budget_used_bytes"] <= before + (2 << 20))
+    other.stop()

@@ -327,6 +327,45 @@ static void test_growing(void **state) {
         buf_pool_unref(pool);
 }
 
+/* Announced bytes take no more than half of the budget. */
+static void test_growing_with_half_of_the_budget(void **state) {
+        (void)state;
+        struct buf_pool   *pool = buf_pool_new(MIB);
+        struct byte_budget budget;
+        struct buf        *whole[3], *some[100], *b;
+
+        byte_budget_init(&budget, 256 * MIB);
+        buf_pool_set_budget(pool, &budget);
+        for (size_t i = 0; i < ARRAY_LEN(whole); i++) {
+                whole[i] = buf_new_growing(pool, 60 * MIB, 10);
+                assert_int_equal(whole[i]->cap, i < 2 ? 64 * MIB : MIB / 8);
+                if (i == 1) /* exactly half is not more than that */
+                        assert_true(byte_budget_take(&budget, 1));
+        }
+        for (size_t i = 0; i < ARRAY_LEN(some); i++) {
+                some[i] = buf_new_growing(pool, 60 * MIB, 10);
+                assert_int_equal(some[i]->cap, MIB / 8);
+        }
+        assert_int_equal(byte_budget_used(&budget), 128 * MIB + 1 + 101 * (MIB / 8));
+        b = buf_new_growing(pool, MIB / 8, 10); /* not worth it */
+        assert_int_equal(b->cap, MIB / 8);
+        buf_unref(b);
+        b = buf_new_growing(pool, 3 * MIB, 2 * MIB);
+        assert_int_equal(b->cap, 2 * MIB);
+        b->bytes[2 * MIB - 1] = 'z';
+        assert_true(buf_grow(&b, 3 * MIB));
+        assert_int_equal(b->cap, 3 * MIB);
+        assert_int_equal(b->bytes[2 * MIB - 1], 'z');
+        buf_unref(b);
+        for (size_t i = 0; i < ARRAY_LEN(some); i++)
+                buf_unref(some[i]);
+        for (size_t i = 0; i < ARRAY_LEN(whole); i++)
+                buf_unref(whole[i]);
+        byte_budget_give(&budget, 1);
+        buf_pool_unref(pool);
+        assert_int_equal(byte_budget_used(&budget), 0);
+}
+
 static void count_refusal(void *n) {
         ++*(unsigned *)n;
 }
@@ -392,6 +431,7 @@ SUITE(buf) {
                 cmocka_unit_test(test_across_threads),
                 cmocka_unit_test(test_small_messages_have_their_room),
                 cmocka_unit_test(test_growing),
+                cmocka_unit_test(test_growing_with_half_of_the_budget),
                 cmocka_unit_test(test_growing_without_room),
                 cmocka_unit_test(test_largest_message),
         };

@@ -78,6 +78,16 @@ static void test_ping_strikes(void **state) {
         fixture_done(&f);
 }
 
+/* Reads up to the answer to a ping. */
+static void client_read_ping(struct client *c) {
+        static struct frame got;
+
+        do
+                assert_true(client_read(c, &got));
+        while (got.type != FRAME_PING);
+        assert_int_equal(got.flags, ACK);
+}
+
 static void test_ping_is_acknowledged(void **state) {
         static struct frame got;
         struct fixture      f;
@@ -235,6 +245,51 @@ static void test_slow_headers(void **state) {
         fixture_done(&f);
 }
 
+/* nghttp2 discards the header blocks of streams that are over or refused, and does not report their end: they are not
+ * slow. Another connection shows that the time has passed, since one tick checks both. */
+static void test_discarded_headers_are_not_slow(void **state) {
+        struct fixture f;
+        struct client  c, slow;
+        struct answer  a;
+        AUTO_STRBUF    text;
+
+        (void)state;
+        strbuf_init(&text, 0);
+        fixture_init(&f);
+        f.options.limits.header_time_ns = 100 * NS_PER_MS;
+        f.options.limits.calls = 1;
+        fixture_start(&f);
+        for (int is_refused = 0; is_refused < 2; is_refused++) {
+                client_open(&c, &f, true);
+                client_call(&c, 1, is_refused ? "/t.T/Later" : "/t.T/Unknown", NULL);
+                if (is_refused) {
+                        client_call(&c, 3, "/t.T/Echo", NULL);
+                        client_answer(&c, 3, &a);
+                        assert_int_equal(a.reset, 7 + 1); /* REFUSED_STREAM */
+                } else {
+                        client_answer(&c, 1, &a);
+                        assert_int_equal(a.code, GRPC_UNIMPLEMENTED);
+                        client_frame(&c, FRAME_HEADERS, END_HEADERS | END_STREAM, 1, "\0\1a\1b", 5);
+                }
+                answer_done(&a);
+                client_frame(&c, FRAME_PING, 0, 0, "12345678", 8);
+                client_flush(&c);
+                client_read_ping(&c);
+
+                client_open(&slow, &f, true);
+                client_frame(&slow, FRAME_HEADERS, 0, 1, "\0\1a\1b", 5);
+                assert_int_equal(client_read_goaway(&slow, &text), CALM);
+                assert_string_equal(strbuf_cstr(&text), "headers_too_slow");
+                client_close(&slow);
+                strbuf_clear(&text);
+
+                client_frame(&c, FRAME_RST_STREAM, 0, 1, "\0\0\0\x8", 4);
+                client_expect(&c, 5, "/t.T/Echo", "alive", 0, "alive");
+                client_close(&c);
+        }
+        fixture_done(&f);
+}
+
 static void test_slow_message(void **state) {
         struct fixture f;
         struct client  c;
@@ -251,6 +306,53 @@ static void test_slow_message(void **state) {
         client_call(&c, 1, "/t.T/Echo", NULL);
         client_message(&c, 1, 0, "all of it, but no half-close", 28);
         expect_calm(&f, &c, "message_too_slow", "message_rate");
+        fixture_done(&f);
+}
+
+/* 66 requests of 1 MiB are with handlers, so the server gives no window back, and the client may have to wait in the
+ * middle of a message. It is not slow. Other connections, one after the other, show that three windows have passed: in the first one the
+ * requests have come. */
+static void test_slow_message_without_a_window(void **state) {
+        enum { N = 66 };
+        static char       message[(1 << 20) - 5];
+        struct fixture    f;
+        struct client     c, slow;
+        struct answer     a;
+        struct grpc_call *held[N];
+
+        (void)state;
+        fixture_init(&f);
+        f.options.limits.message_window_ns = 600 * NS_PER_MS;
+        fixture_start(&f);
+        client_open(&c, &f, true);
+        for (uint32_t i = 0; i < N; i++) {
+                client_call(&c, 2 * i + 1, "/t.T/Later", NULL);
+                client_message(&c, 2 * i + 1, END_STREAM, message, sizeof(message));
+                client_flush(&c);
+                seen_wait(&f.seen, &f.seen.n_held, i + 1);
+                held[i] = f.held;
+        }
+        client_call(&c, 201, "/t.T/Echo", NULL);
+        client_frame(&c, FRAME_DATA, 0, 201, "\0\0\0\0\5al", 7);
+        client_flush(&c);
+        for (int i = 0; i < 3; i++) {
+                client_open(&slow, &f, true);
+                client_call(&slow, 1, "/t.T/Echo", NULL);
+                client_frame(&slow, FRAME_DATA, 0, 1, "\0\0\0\0\5al", 7);
+                expect_calm(&f, &slow, "message_too_slow", "message_rate");
+        }
+        client_frame(&c, FRAME_DATA, END_STREAM, 201, "ive", 3);
+        client_answer(&c, 201, &a);
+        assert_int_equal(a.code, GRPC_OK);
+        answer_done(&a);
+        for (uint32_t i = 0; i < N; i++) {
+                f.held = held[i];
+                fixture_answer_held(&f);
+                client_answer(&c, 2 * i + 1, &a);
+                assert_int_equal(a.code, GRPC_OK);
+                answer_done(&a);
+        }
+        client_close(&c);
         fixture_done(&f);
 }
 
@@ -781,7 +883,9 @@ SUITE(h2_conn) {
                 cmocka_unit_test(test_continuation_flood),
                 cmocka_unit_test(test_header_lists),
                 cmocka_unit_test(test_slow_headers),
+                cmocka_unit_test(test_discarded_headers_are_not_slow),
                 cmocka_unit_test(test_slow_message),
+                cmocka_unit_test(test_slow_message_without_a_window),
                 cmocka_unit_test(test_bad_messages),
                 cmocka_unit_test(test_decompression_bomb),
                 cmocka_unit_test(test_bad_message_in_stream),

@@ -80,14 +80,51 @@ static void cancel(struct mail *m) {
         loop_compute_cancel(&CONTAINER_OF(m, struct job, cancel)->work);
 }
 
-static void start(struct job *j, struct loop *l, struct record *r, bool waits) {
-        *j = (struct job){ .work = { .run = run, .done = done },
+static void start_of_kind(struct job *j, struct loop *l, struct record *r, bool waits,
+                          bool is_short) {
+        *j = (struct job){ .work = { .run = run, .done = done, .is_short = is_short },
                            .begin.deliver = begin,
                            .cancel.deliver = cancel,
                            .loop = l,
                            .record = r,
                            .waits = waits };
         mailbox_post(loop_mailbox(l), &j->begin);
+}
+
+static void start(struct job *j, struct loop *l, struct record *r, bool waits) {
+        start_of_kind(j, l, r, waits, false);
+}
+
+/* Short work does not wait for longer work, however much of it there is. */
+static void test_short_work_goes_by(void **state) {
+        struct loop_group *g;
+        struct record      r;
+        struct job        *jobs = mem_zalloc(N_JOBS * sizeof(*jobs));
+        struct job         brief, cancelled;
+
+        (void)state;
+        record_init(&r);
+        assert_null(loop_group_new("test", 1, &g));
+        for (size_t i = 0; i < N_JOBS; i++)
+                start(&jobs[i], loop_group_get(g, 0), &r, true);
+        wait_until(&r, &r.n_running, 1);
+        start_of_kind(&brief, loop_group_get(g, 0), &r, false, true);
+        wait_until(&r, &r.n_ended, 1);
+        assert_false(brief.work.is_cancelled);
+        start(&cancelled, loop_group_get(g, 0), &r, true);
+        mailbox_post(loop_mailbox(cancelled.loop), &cancelled.cancel);
+        wait_until(&r, &r.n_ended, 2);
+        assert_true(cancelled.work.is_cancelled);
+
+        mutex_lock(&r.lock);
+        r.is_open = true;
+        cond_broadcast(&r.changed);
+        mutex_unlock(&r.lock);
+        wait_until(&r, &r.n_ended, N_JOBS + 2);
+        loop_group_free(g);
+        assert_int_equal(r.n_run, N_JOBS + 1);
+        record_done(&r);
+        free(jobs);
 }
 
 static void test_runs_elsewhere_and_ends_here(void **state) {
@@ -145,6 +182,7 @@ SUITE(compute) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_runs_elsewhere_and_ends_here),
                 cmocka_unit_test(test_cancel),
+                cmocka_unit_test(test_short_work_goes_by),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

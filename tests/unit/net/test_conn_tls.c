@@ -11,6 +11,7 @@
 #include "net/loop.h"
 #include "net/seen.h"
 #include "net/tls.h"
+#include "net/turns.h"
 #include "tls_files.h"
 
 #include <openssl/ssl.h>
@@ -36,6 +37,11 @@ struct server {
         bool                 says_good_bye; /* writes and shuts down at the peer's end */
         struct conn         *starved;
         struct mail          feed;
+        struct conn         *newest;
+        struct mail          block, be_late;
+        struct turn          turn;
+        struct loop_task     look;
+        bool                 had_unread;
 
         struct mutex lock;
         struct cond  changed;
@@ -43,6 +49,7 @@ struct server {
         size_t       n_pending, n_pending_ok, n_pending_failed;
         size_t       n_read; /* bytes while a write was pending */
         size_t       n_rejected;
+        size_t       n_opened, n_blocked, n_may_go, n_looked;
         char         limit[32];
 };
 
@@ -153,8 +160,10 @@ static void on_accept(void *owner, struct loop *l, int fd) {
 
         p->server = s;
         assert_null(conn_open(l, fd, &ops, p, &p->conn));
+        s->newest = p->conn;
         assert_null(conn_secure(p->conn, &s->security));
         conn_read_start(p->conn);
+        count(s, &s->n_opened, 1);
         if (!s->greets)
                 return;
         assert_int_equal(conn_write(p->conn, hello, 2), CONN_WRITE_PENDING);
@@ -438,6 +447,96 @@ static void test_key_updates_while_writing(void **state) {
         assert_int_equal(s.n_rejected, 0);
 }
 
+/* The same without anything else to say: new keys cost much more than the record that asks for them. */
+static void test_too_many_key_updates(void **state) {
+        struct server s;
+        struct client c;
+
+        (void)state;
+        server_init(&s);
+        server_start(&s);
+        client_open(&c, &s, TLS1_3_VERSION);
+        for (int i = 0; i < 32; i++) {
+                assert_int_equal(SSL_key_update(c.ssl, SSL_KEY_UPDATE_REQUESTED), 1);
+                assert_int_equal(SSL_do_handshake(c.ssl), 1);
+        }
+        client_say(&c, "x", 1);
+        client_expect(&c, "x", 1);
+        assert_int_equal(s.n_rejected, 0);
+        assert_int_equal(SSL_key_update(c.ssl, SSL_KEY_UPDATE_NOT_REQUESTED), 1);
+        client_say(&c, "x", 1);
+        wait_for(&s, &s.n_rejected, 1);
+        assert_string_equal(s.limit, "tls_record");
+        client_close(&c);
+        server_stop(&s, 1);
+}
+
+static void on_block(struct mail *m) {
+        struct server *s = CONTAINER_OF(m, struct server, block);
+
+        count(s, &s->n_blocked, 1);
+        wait_for(s, &s->n_may_go, 1);
+}
+
+/* Uses up the time of this round. */
+static void on_be_late(struct mail *m) {
+        struct server *s = CONTAINER_OF(m, struct server, be_late);
+        struct loop   *l = loop_group_get(s->loops, 0);
+
+        assert_true(loop_take_share(l, &s->turn, 1));
+        loop_defer(l, LOOP_WRITE, &s->look);
+}
+
+static void on_look(struct loop_task *task) {
+        struct server *s = CONTAINER_OF(task, struct server, look);
+
+        s->had_unread = conn_has_unread(s->newest);
+        count(s, &s->n_looked, 1);
+}
+
+/* A handshake takes a millisecond of the loop, and a thousand clients may begin one at a time. So a handshake does not
+ * begin in a round whose time is used up: its bytes wait for a later one. */
+static void test_handshake_in_a_late_round(void **state) {
+        struct server   s;
+        struct client   c = { 0 };
+        struct mailbox *box;
+        BIO            *hello = BIO_new(BIO_s_mem());
+        char           *bytes;
+        long            len;
+
+        (void)state;
+        server_init(&s);
+        s.block.deliver = on_block;
+        s.be_late.deliver = on_be_late;
+        s.look.run = on_look;
+        server_start(&s);
+        box = loop_mailbox(loop_group_get(s.loops, 0));
+        c.fd = connect_plain(&s, 0);
+        c.context = SSL_CTX_new(TLS_client_method());
+        c.ssl = SSL_new(c.context);
+        SSL_set_connect_state(c.ssl);
+        SSL_set_bio(c.ssl, BIO_new(BIO_s_mem()), hello);
+        assert_int_equal(SSL_do_handshake(c.ssl), -1);
+        len = BIO_get_mem_data(hello, &bytes);
+        wait_for(&s, &s.n_opened, 1);
+
+        /* Both are ready when the loop looks next, in this order. */
+        mailbox_post(box, &s.block);
+        wait_for(&s, &s.n_blocked, 1);
+        mailbox_post(box, &s.be_late);
+        assert_int_equal(send(c.fd, bytes, (size_t)len, 0), len);
+        count(&s, &s.n_may_go, 1);
+        wait_for(&s, &s.n_looked, 1);
+        assert_true(s.had_unread);
+
+        SSL_set_fd(c.ssl, c.fd);
+        assert_int_equal(SSL_do_handshake(c.ssl), 1);
+        client_say(&c, "x", 1);
+        client_expect(&c, "x", 1);
+        client_close(&c);
+        server_stop(&s, 1);
+}
+
 static void test_slow_handshake(void **state) {
         struct server s;
         char          byte;
@@ -519,6 +618,8 @@ SUITE(conn_tls) {
                 cmocka_unit_test(test_half_close),
                 cmocka_unit_test(test_no_room),
                 cmocka_unit_test(test_key_updates_while_writing),
+                cmocka_unit_test(test_too_many_key_updates),
+                cmocka_unit_test(test_handshake_in_a_late_round),
                 cmocka_unit_test(test_slow_handshake),
                 cmocka_unit_test(test_no_tls),
                 cmocka_unit_test(test_wrong_protocol),
