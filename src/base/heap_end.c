@@ -15,45 +15,44 @@
 #define LEAST_PAGE_BYTES 4096
 /* A heap has at most 64 MiB. */
 #define MAX_BLOCKS (((size_t)64 << 20) / BLOCK_BYTES)
-/* So many blocks without a page are found before the end is taken for returned: the first ones may be from elsewhere in
- * the heap. */
-#define MAX_EMPTY 2
+/* So often nothing is found before the end is taken for returned: the first block may be from elsewhere in the heap. */
+#define MAX_ABSENT 2
 
 struct block {
         struct block *next;
 };
 
-/* The pages that are wholly in it. Returns whether there were any. */
-static bool discard_pages(struct block *b) {
+/* Whether a page is in memory of those wholly in [at, at + size). It is asked of the memory behind a block, too, which is
+ * not ours: of an end whose pages are not there, no more is allocated. Some settings of the C library write to each block,
+ * and so each would bring pages. */
+static bool has_pages(const char *at, size_t size) {
         size_t        page = (size_t)sysconf(_SC_PAGESIZE);
-        unsigned char is_resident[BLOCK_BYTES / LEAST_PAGE_BYTES];
-        uintptr_t     first, end;
-        bool          has_pages = false;
+        uintptr_t     first = ((uintptr_t)at + page - 1) & ~(page - 1);
+        uintptr_t     end = ((uintptr_t)at + size) & ~(page - 1);
+        unsigned char is_resident[BLOCK_BYTES / LEAST_PAGE_BYTES + 1];
 
-        first = ((uintptr_t)(b + 1) + page - 1) & ~(page - 1);
-        end = ((uintptr_t)b + BLOCK_BYTES) & ~(page - 1);
         if (first >= end || mincore((void *)first, end - first, is_resident) != 0)
-                return false;
+                return false; /* not mapped: the heap ends there */
         for (size_t i = 0; i < (end - first) / page; i++)
-                has_pages |= is_resident[i] & 1;
-        if (has_pages)
-                mem_discard_pages((void *)first, end - first);
-        return has_pages;
+                if (is_resident[i] & 1)
+                        return true;
+        return false;
 }
 
 /* Under a sanitizer blocks have no heap of this kind, and freed ones are kept. */
 void heap_end_trim(void) {
 #if defined(__GLIBC__) && !IS_SANITIZED
         struct block *blocks = NULL, *b;
-        unsigned      n_empty = 0;
+        unsigned      n_absent = 0;
 
-        for (size_t n = 0; n < MAX_BLOCKS && n_empty < MAX_EMPTY; n++) {
+        for (size_t n = 0; n < MAX_BLOCKS && n_absent < MAX_ABSENT; n++) {
                 b = malloc(BLOCK_BYTES);
                 if (b == NULL)
                         break;
                 b->next = blocks;
                 blocks = b;
-                n_empty += !discard_pages(b);
+                mem_discard_pages(b + 1, BLOCK_BYTES - sizeof(*b));
+                n_absent += !has_pages((char *)b + BLOCK_BYTES, BLOCK_BYTES);
         }
         while (blocks != NULL) {
                 b = blocks;
@@ -61,6 +60,6 @@ void heap_end_trim(void) {
                 free(b);
         }
 #else
-        (void)discard_pages;
+        (void)has_pages;
 #endif
 }

@@ -7,8 +7,10 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
+#include <malloc.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Blocks that malloc() does not map on their own. */
@@ -23,6 +25,7 @@ struct work {
         char  *blocks[N_BLOCKS];
         bool   trims, is_low;
         size_t n_before; /* resident bytes of the blocks after they were freed */
+        size_t n_more;   /* bytes that page faults of the trim brought */
 };
 
 static size_t resident_bytes(const struct work *w) {
@@ -40,8 +43,17 @@ static size_t resident_bytes(const struct work *w) {
         return n;
 }
 
+/* Of the calling thread, in bytes. */
+static size_t n_faulted(void) {
+        struct rusage usage;
+
+        getrusage(RUSAGE_THREAD, &usage);
+        return (size_t)usage.ru_minflt * (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static void use_and_free(void *arg) {
         struct work *w = arg;
+        size_t       n;
 
         if (w->is_low)
                 thread_lower_priority();
@@ -53,8 +65,10 @@ static void use_and_free(void *arg) {
         for (size_t i = 0; i < N_BLOCKS; i++)
                 free(w->blocks[i]);
         w->n_before = resident_bytes(w);
+        n = n_faulted();
         if (w->trims)
                 heap_end_trim();
+        w->n_more = n_faulted() - n;
 }
 
 static void *use_on_a_bare_thread(void *arg) {
@@ -87,10 +101,18 @@ static void assert_kept(const struct work *w) {
         assert_true(resident_bytes(w) > N_BLOCKS * BLOCK_BYTES / 2);
 }
 
+/* Tests run with MALLOC_PERTURB_, where each block is written when it is allocated and when it is freed. */
+static void set_perturb(int byte) {
+#ifdef __GLIBC__
+        mallopt(M_PERTURB, byte);
+#endif
+}
+
 static void skip_without_heaps(void) {
 #if !defined(__GLIBC__) || IS_SANITIZED
         skip();
 #endif
+        set_perturb(0);
 }
 
 /* Without a call free() keeps it, which is why there is one. */
@@ -124,6 +146,18 @@ static void test_end_of_a_thread_that_computes(void **state) {
         assert_kept(&w);
 }
 
+/* No memory comes that was not there: of 64 MiB that a heap may have, most was never used. */
+static void test_where_each_block_is_written(void **state) {
+        struct work w = { .trims = true };
+
+        (void)state;
+        skip_without_heaps();
+        set_perturb(7);
+        run_on_a_bare_thread(&w);
+        set_perturb(0);
+        assert_true(w.n_more < 4 * N_BLOCKS * BLOCK_BYTES);
+}
+
 static void test_end_of_a_job(void **state) {
         struct work        w = { .trims = false };
         struct job_thread *t;
@@ -142,6 +176,7 @@ SUITE(heap_end) {
                 cmocka_unit_test(test_trim),
                 cmocka_unit_test(test_end_of_a_thread),
                 cmocka_unit_test(test_end_of_a_thread_that_computes),
+                cmocka_unit_test(test_where_each_block_is_written),
                 cmocka_unit_test(test_end_of_a_job),
         };
 

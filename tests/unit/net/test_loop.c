@@ -30,7 +30,8 @@ int __wrap_uv_loop_init(uv_loop_t *loop) {
 void __real_heap_end_trim(void);
 void __wrap_heap_end_trim(void);
 
-static _Thread_local sem_t *is_trimmed; /* borrowed: posted when this thread returns memory; or NULL */
+static _Thread_local sem_t
+        *is_trimmed; /* borrowed: posted when this thread returns memory; or NULL */
 
 void __wrap_heap_end_trim(void) {
         __real_heap_end_trim();
