@@ -6,7 +6,7 @@ import gauge
 
 PANEL, GAP, MARGIN = (300, 150), 30, (70, 30)
 COLUMNS = 3
-LINES = {"rss_kib": "#1f5fa8", "heap_kib": "#b3541e", "python_pss_kib": "#3b8132"}
+LINES = {"rss_kib": "#1f5fa8", "anonymous_kib": "#7a4fa0", "heap_kib": "#b3541e", "python_pss_kib": "#3b8132"}
 
 
 def mib(kib):
