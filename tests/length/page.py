@@ -99,7 +99,8 @@ def page(report, picture_name):
              "allowed.", ""]
     for result in report["parts"]:
         lines += [f"## {result['name']}", "",
-                  f"{result['done']} {result['unit']} (scale {result['scale']:g}) in {result['seconds']:.0f} s: "
+                  f"{result['done']} {result['unit']} (scale {result['scale']:g}"
+                  + (f", commit {result['commit']}" if "commit" in result else "") + f") in {result['seconds']:.0f} s: "
                   + ("nothing grows." if not result["failures"] else "; ".join(result["failures"]) + "."), ""]
         if not result["growth"]:
             continue
