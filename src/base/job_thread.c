@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/job_thread.h"
 
+#include "base/heap_end.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/placement.h"
@@ -33,6 +34,7 @@ static void job_thread_main(void *arg) {
                 }
                 mutex_unlock(&t->lock);
                 run(job);
+                heap_end_trim(); /* the end of a load, of a service or of an unload */
                 mutex_lock(&t->lock);
                 t->run = NULL;
                 cond_broadcast(&t->changed);

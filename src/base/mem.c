@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/mem.h"
 
+#include "base/heap_end.h"
 #include "base/reserve.h"
 
 #include <malloc.h>
@@ -208,4 +209,5 @@ void mem_trim(void) {
 #ifdef __GLIBC__
         malloc_trim(0);
 #endif
+        heap_end_trim();
 }

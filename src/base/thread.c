@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/crash_report.h"
+#include "base/heap_end.h"
 #include "base/mem.h"
 
 #include <sched.h>
@@ -42,6 +43,9 @@ struct thread_begin {
         char      name[THREAD_NAME_BYTES];
 };
 
+/* Threads of this kind come for one request each, and the next one soon needs the same memory. */
+static _Thread_local bool keeps_heap_end;
+
 static void *begin_thread(void *arg) {
         struct thread_begin begin = *(struct thread_begin *)arg;
         char                crash_stack[CRASH_STACK_BYTES]; /* its pages are not touched until a
@@ -51,6 +55,9 @@ static void *begin_thread(void *arg) {
         pthread_setname_np(pthread_self(), begin.name);
         crash_stack_set(crash_stack);
         begin.run(begin.arg);
+        /* Its heap is the next thread's, which may be another one each time. */
+        if (!keeps_heap_end)
+                heap_end_trim();
         crash_stack_remove(crash_stack);
         return NULL;
 }
@@ -124,6 +131,7 @@ void thread_leave_background(void) {
 }
 
 void thread_lower_priority(void) {
+        keeps_heap_end = true;
         /* On Linux, for this thread alone. */
         setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + STEP_BACK, MAX_NICE));
 }

@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/heap_end.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/reserve.h"
@@ -426,6 +427,8 @@ static void trim_memory(struct loop *l, bool is_quiet) {
         if (is_quiet && (l->was_busy || l->n_ended_conns >= TRIM_ENDED_CONNS)) {
                 mem_trim();
                 l->n_ended_conns = 0;
+        } else if (is_quiet) {
+                heap_end_trim(); /* one large page of metrics or index makes no loop busy */
         }
         l->was_busy = !is_quiet;
 }

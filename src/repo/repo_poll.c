@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Polls the repositories: finds changes of the files, and loads or unloads what has changed
  * (repo.h). */
+#include "base/heap_end.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/work_pool.h"
@@ -245,6 +246,7 @@ void repo_poll(struct repo *r) {
                 work_run_all("neso-loader", jobs, steps.n_items, r->n_load_threads);
         free(jobs);
         free(steps.items);
+        heap_end_trim();
 }
 
 void repo_start_poll(struct repo *r) {
@@ -254,4 +256,5 @@ void repo_start_poll(struct repo *r) {
                 work_pool_push(steps.items[i]->directory != NULL ? r->loads : r->unloads,
                                &steps.items[i]->job);
         free(steps.items);
+        heap_end_trim(); /* of the thread that polls; what it read of all models is free */
 }

@@ -8,6 +8,7 @@ CLOCK_REALTIME jumps by an hour, forth and back, in the server and its libraries
 delays and deadlines keep their length; durations in metrics stay sane; the log, certificates and keys are judged by
 the new time. A suspended machine is all processes stopped for 20 seconds.
 """
+import contextlib
 import datetime
 import json
 import os
@@ -15,6 +16,7 @@ import re
 import signal
 import socket
 import ssl
+import struct
 import sys
 import threading
 import time
@@ -27,6 +29,8 @@ HOUR = 3600
 SUSPENDED_SECONDS = 20
 JUMPS = (HOUR, 0, -HOUR, 0)
 SLOW_MS = 1500
+UPLOAD_SECONDS = 16          # more than the window of a rate, 10 s
+DEADLINE_EXCEEDED = 4
 MODELS = {
     "plain": IDENTITY,
     "python": {"config.pbtxt": PYTHON, "1/model.py": PYTHON_MODEL},
@@ -87,6 +91,104 @@ def lengths(stage):
             check(0.45 <= seconds < 30, f"a time-out of 0.5 s took {seconds:.2f} s")
             longest = max(longest, seconds)
     return {"longest, s": round(longest, 2)}
+
+
+def infer_message(model):
+    """A ModelInferRequest of one value."""
+    def member(number, content):
+        return bytes([number << 3 | 2, len(content)]) + content
+    tensor = member(1, b"INPUT0") + member(2, b"FP32") + member(3, b"\1")
+    return member(1, model.encode()) + member(5, tensor) + member(7, struct.pack("<f", 1))
+
+
+def deadlines(stage):
+    """A deadline of a gRPC call is as far away as its client has said."""
+    import grpc  # pylint: disable=import-outside-toplevel
+
+    from frames import INFER, Raw, call, says_status  # pylint: disable=import-outside-toplevel
+
+    control, serving = moved(stage, {"slow": MODELS["slow"]})
+    longest = 0.0
+
+    def ask_late(server):
+        """Over a connection without a clock: the server alone ends the call."""
+        begin = time.monotonic()
+        with Raw(server) as raw:
+            raw.send(call(1, infer_message("slow"), path=INFER, **{"grpc-timeout": "700m"}))
+            return says_status(raw.trailers(1) or b"", DEADLINE_EXCEEDED), time.monotonic() - begin
+
+    def ask_in_time(server):
+        begin = time.monotonic()
+        with grpc.insecure_channel(f"127.0.0.1:{server.port('grpc')}") as channel:
+            answer = channel.unary_unary(INFER)(infer_message("slow"), timeout=scenes.SECONDS)
+        return struct.pack("<f", 1) in answer, time.monotonic() - begin
+
+    with serving as server:
+        for offset in JUMPS:
+            is_told, seconds = during_jump(control, offset, lambda: ask_late(server))
+            check(is_told and 0.69 <= seconds < 30, f"a deadline of 0.7 s: {is_told}, after {seconds:.2f} s")
+            longest = max(longest, seconds)
+            has_come, seconds = during_jump(control, offset, lambda: ask_in_time(server))
+            check(has_come and seconds > SLOW_MS / 1000 - 0.01, f"in time: {has_come}, after {seconds:.2f} s")
+    return {"longest, s": round(longest, 2)}
+
+
+class Upload(threading.Thread):
+    """A body of UPLOAD_SECONDS at so many bytes a second."""
+
+    def __init__(self, port, rate):
+        super().__init__()
+        self.port, self.rate = port, rate
+        self.answer, self.seconds = b"", 0.0
+
+    def run(self):
+        body = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
+        body += b" " * (self.rate * UPLOAD_SECONDS - len(body))
+        begin = time.monotonic()
+        with socket.create_connection(("127.0.0.1", self.port), scenes.SECONDS) as one:
+            one.sendall(b"POST /v2/models/plain/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body))
+            try:
+                for at in range(0, len(body), self.rate // 2):
+                    one.sendall(body[at:at + self.rate // 2])
+                    time.sleep(0.5)
+                    one.setblocking(False)
+                    with contextlib.suppress(BlockingIOError):
+                        self.answer = one.recv(1000)
+                        break
+                    one.settimeout(scenes.SECONDS)
+                self.answer = self.answer or one.recv(1000)
+            except OSError:
+                pass  # closed while it was sent
+        self.seconds = time.monotonic() - begin
+
+
+def rates(stage):
+    """A body that comes too slowly is refused as late as without a jump, one that comes fast enough is not, and a
+    model that waits for a resource gets it when it is free."""
+    limited = ("instance_group { kind: KIND_CPU count: 1 rate_limiter { resources { name: \"R\" count: 1 } } }\n")
+    control, serving = moved(stage, {"plain": IDENTITY, **{name: MODELS["slow"] + limited for name in ("a", "b")}},
+                             "--rate-limit=execution_count")
+    with serving as server:
+        uploads = slow, fast = Upload(server.http_port, 300), Upload(server.http_port, 4096)
+        for upload in uploads:
+            upload.start()
+        for offset in JUMPS:
+            first = threading.Thread(target=infer_one, args=(server.http_port, "a"))
+            begin = time.monotonic()
+            first.start()
+            status, _ = during_jump(control, offset, lambda: infer_one(server.http_port, "b"))
+            first.join()
+            seconds = time.monotonic() - begin
+            check(status == 200 and 2 * SLOW_MS / 1000 - 0.01 < seconds < 30, f"one after the other: {status}, {seconds:.2f} s")
+        for upload in uploads:
+            upload.join(scenes.SECONDS)
+    check(b" 408 " in slow.answer[:20] and slow.seconds > 9.5, f"the slow body: {slow.seconds:.1f} s, {slow.answer!r}")
+    check(b" 200 " in fast.answer[:20], f"the fast body: {fast.seconds:.1f} s, {fast.answer!r}")
+    return {"slow body, s": round(slow.seconds, 1), "fast body, s": round(fast.seconds, 1)}
+
+
+def infer_one(port, model):
+    return Client(port).infer(model, [1.0])
 
 
 def histograms(stage):
@@ -214,6 +316,8 @@ def suspended(stage):
 
 SCENES = {
     "lengths of time-outs": lengths,
+    "deadlines of gRPC": deadlines,
+    "rates and resources": rates,
     "durations in metrics": histograms,
     "times of the log": log_times,
     "certificates": certificates,

@@ -101,8 +101,10 @@ def full_log(stage):
 class LogServed:
     """A server whose log is a file, so its ports come from another one."""
 
-    def __init__(self, stage, log):
+    def __init__(self, stage, log, preload=None):
         self.stage, self.log = stage, log
+        self.environment = {**os.environ, **stage.environment,
+                            **({"LD_PRELOAD": stage.library(preload)} if preload else {})}
 
     def __enter__(self):
         ports = self.stage.folder / "ports"
@@ -111,7 +113,7 @@ class LogServed:
              f"--backend-directory={self.stage.options.build / 'backends'}", "--http-address=127.0.0.1",
              "--http-port=0", "--grpc-address=127.0.0.1", "--grpc-port=0", "--metrics-port=0",
              f"--log-file={self.log}", "--log-format=json", f"--port-file={ports}"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment)
         wait_until(ports.exists, "the server starts")
         self.ports = dict(line.split("=") for line in ports.read_text().splitlines())
         return self
@@ -155,6 +157,59 @@ def full_traces(stage):
         wait_until(lambda: len(list(folder.glob("trace*"))) > n_before, "traces are written again")
         n_lost = ask_metric(server, "neso_traces_dropped_total")
     return {"files": n_before, "traces lost": int(n_lost)}
+
+
+def breaks(stage, name):
+    """A folder whose disk breaks while field 0 of the control is an errno."""
+    control, folder = Shared(stage.path("control")), stage.path(name, "x").parent
+    control.set_text(1, str(folder))
+    stage.environment["FAIL_PATH"] = str(control.path)
+    return control, folder
+
+
+def broken_log(stage):
+    """Lines that a broken disk refuses are lost, counted, and reported in the log when it is well."""
+    stage.write({"plain": IDENTITY})
+    control, folder = breaks(stage, "disk")
+    log = folder / "log"
+    with LogServed(stage, log, preload="fail_path") as server:
+        n_lines = len(log.read_text().splitlines())
+        control.set(0, errno.EIO)
+        infer_often(server, n=100)
+        wait_until(lambda: ask_metric(server, "neso_log_lines_lost_total") >= 50, "lost lines are counted", 10)
+        n_lost = ask_metric(server, "neso_log_lines_lost_total")
+        check(len(log.read_text().splitlines()) == n_lines, "a broken disk took lines")
+        control.set(0, 0)
+        infer_often(server)
+        wait_until(lambda: len(log.read_text().splitlines()) > n_lines + 20, "the log goes on", 20)
+    lines = log.read_text().splitlines()
+    bad = [line for line in lines if not is_json(line)]
+    told = [line for line in lines if "lines of the log were lost: Input/output error" in line]
+    check(not bad, f"{len(bad)} broken lines: {bad[:2]}")
+    check(told, "no line says how many were lost")
+    return {"lines lost": int(n_lost)}
+
+
+def broken_traces(stage):
+    """Each trace file is an array or is not there; traces that a broken disk refuses are counted."""
+    stage.write({"plain": IDENTITY})
+    control, folder = breaks(stage, "disk")
+    with stage.serve(
+            stage.folder / "models", "--trace-config=level=TIMESTAMPS", "--trace-config=rate=1",
+            "--trace-config=triton,log-frequency=7",
+            f"--trace-config=triton,file={folder / 'trace'}", preload="fail_path") as server:
+        infer_often(server, n=25)
+        wait_until(lambda: len(list(folder.glob("trace*"))) >= 3, "traces are written")
+        control.set(0, errno.EIO)
+        infer_often(server, n=25)
+        wait_until(lambda: ask_metric(server, "neso_traces_dropped_total") > 0, "lost traces are counted")
+        control.set(0, 0)
+        n_before, n_lost = len(list(folder.glob("trace*"))), ask_metric(server, "neso_traces_dropped_total")
+        infer_often(server, n=25)
+        wait_until(lambda: len(list(folder.glob("trace*"))) > n_before, "traces are written again")
+    broken = [path.name for path in folder.glob("trace*") if not is_json(path.read_text())]
+    check(not broken, f"broken files: {broken[:3]}")
+    return {"files": len(list(folder.glob("trace*"))), "traces lost": int(n_lost)}
 
 
 def full_temporary(stage):
@@ -500,7 +555,9 @@ def library(stage):
 
 SCENES = {
     "full log": full_log,
+    "broken log": broken_log,
     "full trace files": full_traces,
+    "broken trace files": broken_traces,
     "full temporary folder": full_temporary,
     "cache of an object store": store_cache,
     "read-only repository": read_only_repository,

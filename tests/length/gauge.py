@@ -13,15 +13,17 @@ import time
 GROWTH_ALLOWED = 0.01
 FLOORS = {
     "rss_kib": 256,          # 64 pages: thread caches of the allocator, stacks that a deeper call touches
+    "anonymous_kib": 256,    # the same without pages of files, which the system takes and brings as it likes
     "python_pss_kib": 256,   # the same, of all Python processes together
     "heap_kib": 64,          # blocks in the caches of threads count as allocated
     "mappings": 2,           # an arena's heap that the allocator maps or splits
     "descriptors": 0,
     "threads": 0,
 }
-UNITS = {"rss_kib": "KiB", "python_pss_kib": "KiB", "heap_kib": "KiB", "mappings": "", "descriptors": "", "threads": ""}
-TITLES = {"rss_kib": "resident memory", "python_pss_kib": "Python processes", "heap_kib": "allocated heap",
-          "mappings": "mappings", "descriptors": "descriptors", "threads": "threads"}
+UNITS = {"rss_kib": "KiB", "anonymous_kib": "KiB", "python_pss_kib": "KiB", "heap_kib": "KiB",
+         "mappings": "", "descriptors": "", "threads": ""}
+TITLES = {"rss_kib": "resident memory", "anonymous_kib": "of it, not of files", "python_pss_kib": "Python processes",
+          "heap_kib": "allocated heap", "mappings": "mappings", "descriptors": "descriptors", "threads": "threads"}
 
 SETTLE_SECONDS = 25     # at most, until a server without load is at rest; pools halve every 10 s
 REST_SECONDS = 1.5      # for which nothing changes then
@@ -83,7 +85,8 @@ def read(pid, heap=None):
     """One reading, as a dict."""
     proc = pathlib.Path(f"/proc/{pid}")
     memory = rollup(pid)
-    reading = {"rss_kib": memory["Rss"], "python_pss_kib": sum(pss_of(child) for child in children_of(pid)),
+    reading = {"rss_kib": memory["Rss"], "anonymous_kib": memory["Anonymous"],
+               "python_pss_kib": sum(pss_of(child) for child in children_of(pid)),
                "descriptors": len(os.listdir(proc / "fd")),
                "threads": len(os.listdir(proc / "task")),
                "mappings": (proc / "maps").read_text(errors="replace").count("\n")}

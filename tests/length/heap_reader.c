@@ -7,6 +7,7 @@
  *
  *     m   the bytes of allocated blocks, of free ones, and of the blocks that have a mapping of their own
  *     t   the same, after the free memory was returned to the system
+ *     i   the same, after what malloc_info() tells of each arena was written to <path>.info
  *
  * Costs nothing between two questions.
  *
@@ -22,7 +23,29 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static int ask = -1, answer = -1;
+static int  ask = -1, answer = -1;
+static char base[4000];
+
+static int open_part(const char *path, const char *suffix, int flags) {
+        char name[4096];
+        int  length;
+
+        length = snprintf(name, sizeof(name), "%s.%s", path, suffix);
+        if (length < 0 || (size_t)length >= sizeof(name))
+                return -1;
+        return open(name, flags | O_CLOEXEC, 0600);
+}
+
+/* The stream's memory comes from an arena that exists, and goes back to it. */
+static void write_info(void) {
+        int   fd = open_part(base, "info", O_WRONLY | O_CREAT | O_TRUNC);
+        FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+
+        if (file == NULL)
+                return;
+        malloc_info(0, file);
+        fclose(file);
+}
 
 static void *serve(void *unused) {
         struct mallinfo2 heap;
@@ -39,22 +62,14 @@ static void *serve(void *unused) {
                         return NULL;
                 if (question == 't')
                         malloc_trim(0);
+                if (question == 'i')
+                        write_info();
                 heap = mallinfo2();
                 length = snprintf(line, sizeof(line), "%zu %zu %zu\n", heap.uordblks + heap.hblkhd,
                                   heap.fordblks, heap.hblkhd);
                 if (write(answer, line, (size_t)length) != length)
                         return NULL;
         }
-}
-
-static int open_fifo(const char *path, const char *suffix) {
-        char name[4096];
-        int  length;
-
-        length = snprintf(name, sizeof(name), "%s.%s", path, suffix);
-        if (length < 0 || (size_t)length >= sizeof(name))
-                return -1;
-        return open(name, O_RDWR | O_CLOEXEC);
 }
 
 static void start(void) __attribute__((constructor));
@@ -66,8 +81,9 @@ static void start(void) {
 
         if (path == NULL)
                 return;
-        ask = open_fifo(path, "ask");
-        answer = open_fifo(path, "answer");
+        snprintf(base, sizeof(base), "%s", path); /* unsetenv() may reuse it */
+        ask = open_part(path, "ask", O_RDWR);
+        answer = open_part(path, "answer", O_RDWR);
         /* The server's processes are not measured this way. */
         unsetenv("HEAP_READER");
         unsetenv("LD_PRELOAD");

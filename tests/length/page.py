@@ -6,7 +6,7 @@ import gauge
 
 PANEL, GAP, MARGIN = (300, 150), 30, (70, 30)
 COLUMNS = 3
-LINES = {"rss_kib": "#1f5fa8", "heap_kib": "#b3541e", "python_pss_kib": "#3b8132"}
+LINES = {"rss_kib": "#1f5fa8", "anonymous_kib": "#7a4fa0", "heap_kib": "#b3541e", "python_pss_kib": "#3b8132"}
 
 
 def mib(kib):
@@ -99,7 +99,8 @@ def page(report, picture_name):
              "allowed.", ""]
     for result in report["parts"]:
         lines += [f"## {result['name']}", "",
-                  f"{result['done']} {result['unit']} (scale {result['scale']:g}) in {result['seconds']:.0f} s: "
+                  f"{result['done']} {result['unit']} (scale {result['scale']:g}"
+                  + (f", commit {result['commit']}" if "commit" in result else "") + f") in {result['seconds']:.0f} s: "
                   + ("nothing grows." if not result["failures"] else "; ".join(result["failures"]) + "."), ""]
         if not result["growth"]:
             continue

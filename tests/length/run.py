@@ -134,7 +134,7 @@ def write_report(report, folder):
 
 def merge(paths):
     reports = [json.loads(pathlib.Path(path).read_text()) for path in paths.split(",")]
-    by_name = {result["name"]: result for report in reports for result in report["parts"]}
+    by_name = {result["name"]: {"commit": report["commit"], **result} for report in reports for result in report["parts"]}
     return {**reports[-1], "command": "; ".join(report["command"] for report in reports),
             "parts": list(by_name.values())}
 

@@ -478,6 +478,32 @@ static void test_a_load_that_hangs(void **state) {
         repo_place_end(&p);
 }
 
+void __real_heap_end_trim(void);
+void __wrap_heap_end_trim(void);
+
+static _Thread_local unsigned n_trims; /* of this thread's heap */
+
+void __wrap_heap_end_trim(void) {
+        __real_heap_end_trim();
+        n_trims++;
+}
+
+/* What a poll reads of all models is freed on the thread that polls, which polls for ever. */
+static void test_a_poll_returns_its_memory(void **state) {
+        struct repo_place p;
+        unsigned          n;
+
+        (void)state;
+        repo_place_begin(&p);
+        repo_place_open(&p, one_folder, 1);
+        n = n_trims;
+        repo_poll(p.repo);
+        assert_int_equal(n_trims, n + 1);
+        repo_start_poll(p.repo);
+        assert_int_equal(n_trims, n + 2);
+        repo_place_end(&p);
+}
+
 SUITE(repo_poll) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_scripts),
@@ -487,6 +513,7 @@ SUITE(repo_poll) {
                 cmocka_unit_test(test_unreadable_repository),
                 cmocka_unit_test(test_unreadable_among_others),
                 cmocka_unit_test(test_twins_stay_twins),
+                cmocka_unit_test(test_a_poll_returns_its_memory),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
