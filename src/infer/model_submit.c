@@ -41,7 +41,7 @@ static COLD void log_arrival(const struct request *req) {
 }
 
 /* Checks the request and begins its stream. */
-static struct error *prepare(struct request *req, uint64_t now_ns) {
+static inline struct error *prepare(struct request *req, uint64_t now_ns) {
         req->times.request_start_ns = now_ns;
         if (req->trace != NULL)
                 trace_report(req->trace, TRACE_REQUEST_START, req->times.request_start_ns);
@@ -64,7 +64,7 @@ static void subtract_in_flight(struct model *model) {
         atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
 }
 
-static struct error *submit_prepared(struct request *req) {
+static inline struct error *submit_prepared(struct request *req) {
         struct model *model = req->model;
         struct error *err;
 
