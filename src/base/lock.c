@@ -118,7 +118,7 @@ bool mutex_is_held(const struct mutex *m) {
 
 /* Sleeps while the word has the value, until the absolute monotonic time. False when that has passed. Keeps
  * errno, which a lock must not change for its caller. */
-static bool sleep_on(_Atomic uint32_t *word, uint32_t value, uint64_t deadline_ns) {
+static NOINLINE bool sleep_on(_Atomic uint32_t *word, uint32_t value, uint64_t deadline_ns) {
         int             kept = errno;
         bool            is_in_time;
         struct timespec deadline = {
@@ -136,7 +136,7 @@ static bool sleep_on(_Atomic uint32_t *word, uint32_t value, uint64_t deadline_n
 }
 
 /* The word may be freed by now: then no thread sleeps on it, or one wakes without a reason. */
-static void wake(_Atomic uint32_t *word, int n) {
+static NOINLINE void wake(_Atomic uint32_t *word, int n) {
         int kept = errno;
 
         syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n);

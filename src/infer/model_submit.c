@@ -22,7 +22,7 @@ static void report_queued(const struct request *req) {
 
 /* Gives a request that was used before a new stream, since late responses of the earlier use keep the
  * old one. A cancellation before the submission still applies. */
-static struct error *begin_stream(struct request *req) {
+static inline struct error *begin_stream(struct request *req) {
         if (atomic_load_explicit(&req->state, memory_order_relaxed) == REQUEST_RELEASED) {
                 bool was_cancelled = request_is_cancelled(req);
 

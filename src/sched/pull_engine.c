@@ -272,7 +272,7 @@ static void schedule_and_unlock(struct pull_engine *e, struct instance *ended) {
         unlock_and_finish(e, &ev);
 }
 
-static void measure_locked(struct pull_engine *e, const struct execution *done) {
+static inline void measure_locked(struct pull_engine *e, const struct execution *done) {
         uint64_t old = e->average_ns;
         uint64_t took_ns = MAX(done->took_ns, 1u);
 
