@@ -190,12 +190,13 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
         TRITONBACKEND_ModelInstance *instance, const uint64_t batch_size,
         const uint64_t exec_start_ns, const uint64_t compute_start_ns,
         const uint64_t compute_end_ns, const uint64_t exec_end_ns) {
-        struct request_times times = { .exec_start_ns = exec_start_ns,
-                                       .compute_start_ns = compute_start_ns,
-                                       .compute_end_ns = compute_end_ns,
-                                       .exec_end_ns = exec_end_ns };
+        struct request_times times;
 
         API_NEEDS(instance);
+        times.exec_start_ns = exec_start_ns;
+        times.compute_start_ns = compute_start_ns;
+        times.compute_end_ns = compute_end_ns;
+        times.exec_end_ns = exec_end_ns;
         backend_instance_report_batch(INSTANCE(instance), batch_size, &times);
         return NULL;
 }

@@ -20,7 +20,7 @@ _Static_assert((int)LOG_FORMAT_JSON == (int)NESO_LOG_FORMAT_JSON, "log formats d
 /* Makes reading all settings, changing one and writing all a single step, so that two threads that
  * change different settings do not overwrite each other's. It has the lowest rank, since callers of the
  * API hold no lock. */
-static struct mutex settings_lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_SERVER };
+static struct mutex settings_lock = { .rank = LOCK_SERVER };
 
 bool TRITONSERVER_LogIsEnabled(TRITONSERVER_LogLevel level) {
         return (unsigned)level <= TRITONSERVER_LOG_VERBOSE && log_is_enabled((enum log_level)level);

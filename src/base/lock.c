@@ -4,9 +4,13 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifdef LOCK_CHECK
 
@@ -110,62 +114,123 @@ bool mutex_is_held(const struct mutex *m) {
 
 #endif
 
-void mutex_init(struct mutex *m, enum lock_rank rank) {
-        pthread_mutex_init(&m->native, NULL); /* cannot fail with glibc's default type */
-        m->rank = rank;
-}
+/* ---- sleeping --------------------------------------------------------------------------------- */
 
-void mutex_done(struct mutex *m) {
-        pthread_mutex_destroy(&m->native);
-}
-
-void mutex_lock(struct mutex *m) {
-        check_before_lock(m);
-        pthread_mutex_lock(&m->native);
-        note_locked(m);
-}
-
-void mutex_unlock(struct mutex *m) {
-        note_unlock(m);
-        pthread_mutex_unlock(&m->native);
-}
-
-void cond_init(struct cond *c) {
-        pthread_condattr_t attributes;
-
-        pthread_condattr_init(&attributes);
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        pthread_cond_init(&c->native, &attributes);
-        pthread_condattr_destroy(&attributes);
-}
-
-void cond_done(struct cond *c) {
-        pthread_cond_destroy(&c->native);
-}
-
-void cond_signal(struct cond *c) {
-        pthread_cond_signal(&c->native);
-}
-
-void cond_broadcast(struct cond *c) {
-        pthread_cond_broadcast(&c->native);
-}
-
-void cond_wait(struct cond *c, struct mutex *m) {
-        check_before_wait(m);
-        pthread_cond_wait(&c->native, &m->native);
-}
-
-bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ns) {
+/* Sleeps while the word has the value, until the absolute monotonic time. False when that has passed. Keeps
+ * errno, which a lock must not change for its caller. */
+static NOINLINE bool sleep_on(_Atomic uint32_t *word, uint32_t value, uint64_t deadline_ns) {
+        int             kept = errno;
+        bool            is_in_time;
         struct timespec deadline = {
                 .tv_sec = (time_t)(deadline_ns / NS_PER_S),
                 .tv_nsec = (long)(deadline_ns % NS_PER_S),
         };
 
-        if (deadline_ns == CLOCK_NEVER) {
-                cond_wait(c, m);
-                return true;
-        }
+        /* This operation, unlike FUTEX_WAIT, takes an absolute time. */
+        is_in_time = syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value,
+                             deadline_ns != CLOCK_NEVER ? &deadline : NULL, NULL,
+                             FUTEX_BITSET_MATCH_ANY) == 0 ||
+                     errno != ETIMEDOUT;
+        errno = kept;
+        return is_in_time;
+}
+
+/* The word may be freed by now: then no thread sleeps on it, or one wakes without a reason. */
+static NOINLINE void wake(_Atomic uint32_t *word, int n) {
+        int kept = errno;
+
+        syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n);
+        errno = kept;
+}
+
+/* ---- mutexes ----------------------------------------------------------------------------------- */
+
+enum {
+        MUTEX_FREE,
+        MUTEX_HELD,
+        MUTEX_WANTED, /* held, and other threads may sleep: the unlock wakes one */
+};
+
+void mutex_init(struct mutex *m, enum lock_rank rank) {
+        atomic_init(&m->state, MUTEX_FREE);
+        m->rank = rank;
+}
+
+void mutex_done(struct mutex *m) {
+        (void)m;
+}
+
+/* A thread that has slept cannot know whether it was the last one, so it takes the mutex as WANTED. */
+static NOINLINE void lock_contended(struct mutex *m) {
+        while (atomic_exchange_explicit(&m->state, MUTEX_WANTED, memory_order_acquire) !=
+               MUTEX_FREE)
+                sleep_on(&m->state, MUTEX_WANTED, CLOCK_NEVER);
+}
+
+static inline void lock(struct mutex *m) {
+        uint32_t expected = MUTEX_FREE;
+
+        if (!atomic_compare_exchange_strong_explicit(&m->state, &expected, MUTEX_HELD,
+                                                     memory_order_acquire, memory_order_relaxed))
+                lock_contended(m);
+}
+
+static inline void unlock(struct mutex *m) {
+        if (atomic_exchange_explicit(&m->state, MUTEX_FREE, memory_order_release) == MUTEX_WANTED)
+                wake(&m->state, 1);
+}
+
+void mutex_lock(struct mutex *m) {
+        check_before_lock(m);
+        lock(m);
+        note_locked(m);
+}
+
+void mutex_unlock(struct mutex *m) {
+        note_unlock(m);
+        unlock(m);
+}
+
+/* ---- condition variables ------------------------------------------------------------------------ */
+
+void cond_init(struct cond *c) {
+        atomic_init(&c->n_signals, 0);
+        atomic_init(&c->n_waiting, 0);
+}
+
+void cond_done(struct cond *c) {
+        (void)c;
+}
+
+/* A thread that waits has counted itself before it released the mutex, and the caller has held that since. */
+static void signal_to(struct cond *c, int n) {
+        if (atomic_load_explicit(&c->n_waiting, memory_order_relaxed) == 0)
+                return;
+        atomic_fetch_add_explicit(&c->n_signals, 1, memory_order_relaxed);
+        wake(&c->n_signals, n);
+}
+
+void cond_signal(struct cond *c) {
+        signal_to(c, 1);
+}
+
+void cond_broadcast(struct cond *c) {
+        signal_to(c, INT_MAX);
+}
+
+void cond_wait(struct cond *c, struct mutex *m) {
+        cond_wait_until(c, m, CLOCK_NEVER);
+}
+
+bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ns) {
+        uint32_t n_signals = atomic_load_explicit(&c->n_signals, memory_order_relaxed);
+        bool     is_in_time;
+
         check_before_wait(m);
-        return pthread_cond_timedwait(&c->native, &m->native, &deadline) != ETIMEDOUT;
+        atomic_fetch_add_explicit(&c->n_waiting, 1, memory_order_relaxed);
+        unlock(m);
+        is_in_time = sleep_on(&c->n_signals, n_signals, deadline_ns);
+        lock(m);
+        atomic_fetch_sub_explicit(&c->n_waiting, 1, memory_order_relaxed);
+        return is_in_time;
 }

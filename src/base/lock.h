@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mutexes with ranks, and condition variables on the monotonic clock.
+/* Mutexes with ranks, and condition variables on the monotonic clock. Both are words that threads sleep on
+ * with the futex system call, which is made only when a thread must sleep or one sleeps.
  *
  * A thread takes locks strictly upwards in rank. Builds with -DLOCK_CHECK verify it with a
  * thread-local stack and end the process with both names on a violation. No lock is held across
@@ -9,7 +10,7 @@
 
 #include "base/compiler.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,8 +34,8 @@ enum lock_rank {
 };
 
 struct mutex {
-        pthread_mutex_t native;
-        enum lock_rank  rank;
+        _Atomic uint32_t state; /* see lock.c */
+        enum lock_rank   rank;
 };
 
 void mutex_init(struct mutex *m, enum lock_rank rank);
@@ -46,12 +47,16 @@ void mutex_unlock(struct mutex *m);
  * LOCK_CHECK): for assert() at the entry of *_locked functions. */
 bool mutex_is_held(const struct mutex *m);
 
+/* All that wait on it hold the same mutex, and wait again when they wake without a reason. Who signals has
+ * held that mutex after the change that it signals. */
 struct cond {
-        pthread_cond_t native;
+        _Atomic uint32_t n_signals; /* what its threads sleep on */
+        _Atomic uint32_t n_waiting;
 };
 
 void cond_init(struct cond *c);
-void cond_done(struct cond *c);
+void cond_done(struct cond *c); /* no thread waits */
+/* Wakes one of the waiting threads. */
 void cond_signal(struct cond *c);
 void cond_broadcast(struct cond *c);
 void cond_wait(struct cond *c, struct mutex *m);

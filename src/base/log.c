@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ static _Atomic int             line_format = LOG_FORMAT_DEFAULT;
 static _Atomic(log_sink_fn)    sink;
 static _Atomic(log_enabled_fn) sink_enabled;
 
-static struct mutex log_lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_LOG };
+static struct mutex log_lock = { .rank = LOCK_LOG };
 static char         log_path[sizeof(((struct log_settings *)0)->file)]; /* under log_lock */
 
 /* ---- settings ------------------------------------------------------------------------------ */

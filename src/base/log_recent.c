@@ -11,7 +11,7 @@
 
 static atomic_bool is_kept; /* read before each line; the lock guards the rest */
 
-static struct mutex recent_lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_LOG };
+static struct mutex            recent_lock = { .rank = LOCK_LOG };
 static struct log_recent_line *ring; /* owned; line n is at n % LOG_RECENT_LINES */
 static uint64_t                last_number;
 

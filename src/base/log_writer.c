@@ -52,7 +52,7 @@ static struct {
         bool           is_running;
         bool           must_stop;
         bool           is_stuck; /* the reader had stalled at the last stop: lines are lost */
-} writer = { .lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_LOG },
+} writer = { .lock = { .rank = LOCK_LOG },
              .fd = STDERR_FILENO,
              .direct_fd = STDERR_FILENO,
              .retired_fd = -1 };

@@ -20,9 +20,7 @@ static struct {
         struct mutex lock; /* guards everything here, and the fields of the watches */
         struct cond  changed;
         struct list  watches;
-} all = { .lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_LEAF },
-          .changed = { PTHREAD_COND_INITIALIZER },
-          .watches = { { &all.watches.head, &all.watches.head } } };
+} all = { .lock = { .rank = LOCK_LEAF }, .watches = { { &all.watches.head, &all.watches.head } } };
 
 /* Releases the lock during the call. The watch stays, since cancel_watch_free() waits. */
 static void call_locked(struct cancel_watch *w) {

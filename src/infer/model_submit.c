@@ -22,7 +22,7 @@ static void report_queued(const struct request *req) {
 
 /* Gives a request that was used before a new stream, since late responses of the earlier use keep the
  * old one. A cancellation before the submission still applies. */
-static struct error *begin_stream(struct request *req) {
+static inline struct error *begin_stream(struct request *req) {
         if (atomic_load_explicit(&req->state, memory_order_relaxed) == REQUEST_RELEASED) {
                 bool was_cancelled = request_is_cancelled(req);
 
@@ -41,7 +41,7 @@ static COLD void log_arrival(const struct request *req) {
 }
 
 /* Checks the request and begins its stream. */
-static struct error *prepare(struct request *req, uint64_t now_ns) {
+static inline struct error *prepare(struct request *req, uint64_t now_ns) {
         req->times.request_start_ns = now_ns;
         if (req->trace != NULL)
                 trace_report(req->trace, TRACE_REQUEST_START, req->times.request_start_ns);
@@ -64,7 +64,7 @@ static void subtract_in_flight(struct model *model) {
         atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
 }
 
-static struct error *submit_prepared(struct request *req) {
+static inline struct error *submit_prepared(struct request *req) {
         struct model *model = req->model;
         struct error *err;
 

@@ -256,15 +256,6 @@ void request_cancel(struct request *req) {
                 req->model->scheduler->ops->cancel(req->model->scheduler, req);
 }
 
-bool request_is_cancelled(const struct request *req) {
-        while (!response_stream_is_cancelled(req->stream)) {
-                if (!req->is_inner || req->outer == NULL)
-                        return false;
-                req = req->outer;
-        }
-        return true;
-}
-
 void request_release(struct request *req, uint32_t flags) {
         struct model     *model = req->model;
         struct scheduler *s = model->scheduler; /* NULL while a model is warmed up */
@@ -273,7 +264,8 @@ void request_release(struct request *req, uint32_t flags) {
                 return;
         if (model->gpus != NULL)
                 host_inputs_return(req);
-        response_ticket_unref(STEAL(req->order_ticket));
+        if (req->order_ticket != NULL)
+                response_ticket_unref(STEAL(req->order_ticket));
         if (req->trace != NULL) {
                 trace_report(req->trace, TRACE_REQUEST_END, clock_now_ns());
                 trace_unref(STEAL(req->trace));

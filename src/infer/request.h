@@ -309,7 +309,16 @@ struct error *request_limit_responses(struct request *req, const struct response
 /* Cancels the inference. A request that waits in a queue is answered and released at once, on this
  * thread; a backend that has it, or creates responses after its release, can see the flag. */
 void request_cancel(struct request *req);
-bool request_is_cancelled(const struct request *req);
+
+/* A step of a composed model is cancelled with the client's request. */
+static inline bool request_is_cancelled(const struct request *req) {
+        while (!response_stream_is_cancelled(req->stream)) {
+                if (!req->is_inner || req->outer == NULL)
+                        return false;
+                req = req->outer;
+        }
+        return true;
+}
 
 /* True between submit and release, while a scheduler or a backend has the request. */
 static inline bool request_is_in_use(const struct request *req) {

@@ -20,13 +20,10 @@ static struct error *out_of_memory(void) {
         return error_new(ERR_UNAVAILABLE, "out of memory for a response");
 }
 
-static bool copy_id(struct response *r, const char *id) {
+static NOINLINE bool copy_id(struct response *r, const char *id) {
         size_t len;
         char  *copy;
 
-        r->source.id = "";
-        if (*id == '\0')
-                return true;
         len = strlen(id) + 1;
         copy = arena_try_alloc(&r->arena, len);
         if (copy == NULL)
@@ -49,7 +46,8 @@ static struct error *start_allocator(const struct response_source *s) {
         return s->allocator->start((struct response_allocator *)s->allocator, s->allocator_userp);
 }
 
-static void init(struct response *r, const struct response_source *source, bool is_lent) {
+static ALWAYS_INLINE void init(struct response *r, const struct response_source *source,
+                               bool is_lent) {
         r->source = *source;
         r->source.id = "";
         r->error = NULL;
@@ -73,8 +71,9 @@ static COLD struct error *note_lost(struct response_stream *s) {
         return out_of_memory();
 }
 
-static struct error *make_response(const struct response_source *source, bool may_wait,
-                                   struct response **ret) {
+/* Inlined, so that the source of a request's response is written once. */
+static ALWAYS_INLINE struct error *make_response(const struct response_source *source,
+                                                 bool may_wait, struct response **ret) {
         struct response *r;
         bool             is_lent;
 
@@ -88,7 +87,7 @@ static struct error *make_response(const struct response_source *source, bool ma
                 return note_lost(source->stream);
         }
         init(r, source, is_lent);
-        if (!copy_id(r, source->id)) {
+        if (*source->id != '\0' && !copy_id(r, source->id)) {
                 response_free(r);
                 return note_lost(source->stream);
         }
@@ -105,9 +104,9 @@ struct error *response_new_from(const struct response_source *source, struct res
 }
 
 struct error *response_new(const struct request *req, struct response **ret) {
-        struct response_source source = response_source_of(req);
+        const struct response_source source = response_source_of(req);
 
-        return response_new_from(&source, ret);
+        return make_response(&source, source.ticket == NULL, ret);
 }
 
 /* Returns the size of the buffer. */
@@ -136,10 +135,12 @@ void response_free(struct response *r) {
                 staged_outputs_drop(r);
         for (struct response_output *o = r->first_output; o != NULL; o = o->next) {
                 n_bytes += release_buffer(o);
-                labels_free(o->labels);
+                if (o->labels != NULL)
+                        labels_free(o->labels);
         }
         error_free(r->error);
-        response_ticket_unref(r->source.ticket);
+        if (r->source.ticket != NULL)
+                response_ticket_unref(r->source.ticket);
         trace_unref(r->source.trace);
         response_stream_leave(stream, sizeof(*r), n_bytes);
         arena_done(&r->arena);

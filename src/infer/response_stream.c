@@ -160,16 +160,8 @@ bool response_stream_follow(struct response_stream *s, struct response_stream *a
 struct response_stream *response_stream_renew(struct response_stream *s) {
         struct response_stream *other;
 
-        /* The request has the only reference. No other can appear, since only the request gives out
-         * references. */
         if (atomic_load_explicit(&s->ref.count, memory_order_acquire) == 1) {
-                atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
-                atomic_store_explicit(&s->has_ended, false, memory_order_relaxed);
-                atomic_store_explicit(&s->marks, 0, memory_order_relaxed);
-                atomic_store_explicit(&s->n_sent, 0, memory_order_relaxed);
-                atomic_store_explicit(&s->n_reported, 0, memory_order_relaxed);
-                if (atomic_load_explicit(&s->tap, memory_order_relaxed) != NULL)
-                        response_stream_set_tap(s, NULL);
+                response_stream_reset(s);
                 return s;
         }
         other = try_alloc(sizeof(*other));
@@ -184,9 +176,7 @@ struct response_stream *response_stream_renew(struct response_stream *s) {
         return other;
 }
 
-void response_stream_unref(struct response_stream *s) {
-        if (s == NULL || !ref_put(&s->ref))
-                return;
+void response_stream_free(struct response_stream *s) {
         if (atomic_load_explicit(&s->tap, memory_order_relaxed) != NULL)
                 response_stream_set_tap(s, NULL);
         window_free(s->window);

@@ -109,7 +109,7 @@ bool response_stream_limit(struct response_stream *s, const struct response_limi
 /* For the last inference of several, whose responses are passed on as those of `ahead`: makes its creator
  * wait for room there. Takes a reference to `ahead`. False when memory is short. */
 bool response_stream_follow(struct response_stream *s, struct response_stream *ahead);
-/* Returns a stream for the next inference, with the same limits, not cancelled: `s` itself when the
+/* Returns a stream for the next inference, as response_stream_reset() makes it: `s` itself when the
  * caller has the only reference, else a new stream; the caller keeps its reference to `s`. NULL, with
  * `s` unchanged, when memory is short. */
 struct response_stream *response_stream_renew(struct response_stream *s);
@@ -117,7 +117,13 @@ struct response_stream *response_stream_renew(struct response_stream *s);
 static inline void response_stream_ref(struct response_stream *s) {
         ref_get(&s->ref);
 }
-void response_stream_unref(struct response_stream *s); /* NULL is fine */
+/* Called with the last reference. */
+void response_stream_free(struct response_stream *s);
+
+static inline void response_stream_unref(struct response_stream *s) {
+        if (s != NULL && ref_put(&s->ref))
+                response_stream_free(s);
+}
 
 void response_stream_cancel(struct response_stream *s);
 
@@ -127,6 +133,18 @@ static inline bool response_stream_is_cancelled(const struct response_stream *s)
 
 /* Sets the tap that sees the answer, in place of the previous one. NULL: none. */
 void response_stream_set_tap(struct response_stream *s, struct response_tap *tap);
+
+/* Makes the stream ready for the next inference, with the same limits, not cancelled. The caller has the only
+ * reference: no other can appear, since only the request gives out references. */
+static inline void response_stream_reset(struct response_stream *s) {
+        atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
+        atomic_store_explicit(&s->has_ended, false, memory_order_relaxed);
+        atomic_store_explicit(&s->marks, 0, memory_order_relaxed);
+        atomic_store_explicit(&s->n_sent, 0, memory_order_relaxed);
+        atomic_store_explicit(&s->n_reported, 0, memory_order_relaxed);
+        if (atomic_load_explicit(&s->tap, memory_order_relaxed) != NULL)
+                response_stream_set_tap(s, NULL);
+}
 
 /* For the first response: takes the tap, which the caller then owns; NULL when there is none. */
 static inline struct response_tap *response_stream_take_tap(struct response_stream *s) {

@@ -8,9 +8,9 @@ bool request_renew(struct request *req, const struct model *model) {
         struct response_stream *stream = &req->own_stream;
 
         if (req->model != model ||
-            atomic_load_explicit(&stream->ref.count, memory_order_acquire) != 1 ||
-            response_stream_renew(stream) != stream)
+            atomic_load_explicit(&stream->ref.count, memory_order_acquire) != 1)
                 return false;
+        response_stream_reset(stream);
         atomic_store_explicit(&req->state, REQUEST_INITIALIZED, memory_order_relaxed);
         req->queued.due.due_ns = CLOCK_NEVER;
         req->kept_batch = 0;
@@ -28,10 +28,14 @@ static bool fits(const struct model_io *io, uint32_t n_batch, enum data_type typ
         if (type != io->type || expected == 0 || io->has_reshape || io->is_shape_tensor ||
             n_dims != io->n_dims + n_batch)
                 return false;
-        for (uint32_t i = 0; i < n_dims; i++)
-                if (dims[i] < 0 || __builtin_mul_overflow(expected, (uint64_t)dims[i], &expected) ||
-                    (i >= n_batch && io->dims[i - n_batch] != SHAPE_ANY_DIM &&
-                     io->dims[i - n_batch] != dims[i]))
+        if (n_batch > 0) {
+                if (dims[0] < 0 || __builtin_mul_overflow(expected, (uint64_t)dims[0], &expected))
+                        return false;
+                dims++;
+        }
+        for (uint32_t i = 0; i < io->n_dims; i++)
+                if (dims[i] < 0 || (io->dims[i] != SHAPE_ANY_DIM && io->dims[i] != dims[i]) ||
+                    __builtin_mul_overflow(expected, (uint64_t)dims[i], &expected))
                         return false;
         return expected == n_bytes;
 }

@@ -33,8 +33,8 @@ void frame_init(struct frame *f, struct run *run, uint32_t stream, struct frame 
 static void kept_done(struct kept_outputs *k) {
         if (k->response != NULL)
                 response_free(k->response);
-        if (k->mark.text != NULL)
-                free(k->mark.text);
+        if (k->own.text != NULL)
+                free(k->own.text);
 }
 
 void frame_done(struct frame *f) {
@@ -97,7 +97,7 @@ static void open_step(struct step_run *s) {
 
 /* The caller has written the value in place: copying a struct right after storing its parts makes the
  * processor wait. */
-static void value_is_set(struct frame *f, uint32_t tensor) {
+static inline void value_is_set(struct frame *f, uint32_t tensor) {
         const struct run         *run = f->run;
         const struct plan_tensor *t = &run->plan->tensors[tensor];
 
@@ -185,23 +185,29 @@ static struct error *read_parameters(const struct response *r, struct sequence_m
         return NULL;
 }
 
-/* Starts with what the step was given. Copies a text that does not belong to the outer request: its
- * owner may be freed earlier. The stages of a chain do not change the sequence. */
-static struct error *read_mark(const struct step_run *s, const struct response *r,
-                               struct sequence_mark *ret) {
-        ret->correlation.number = s->given.correlation.number;
-        ret->correlation.text = s->given.correlation.text;
-        ret->flags = s->given.flags;
-        ret->text = NULL;
-        if (r->parameters.n > 0 && !s->run->plan->is_chain)
-                TRY(read_parameters(r, ret));
-        if (ret->correlation.text == NULL || ret->correlation.text == s->run->req->correlation.text)
+/* Copies a text of the response, which may be freed earlier. */
+static struct error *read_own_mark(const struct step_run *s, const struct response *r,
+                                   struct sequence_mark *ret) {
+        ret->correlation = s->mark->correlation;
+        ret->flags = s->mark->flags;
+        TRY(read_parameters(r, ret));
+        if (ret->correlation.text == NULL || ret->correlation.text == s->mark->correlation.text)
                 return NULL;
         ret->text = try_alloc(strlen(ret->correlation.text) + 1);
         if (ret->text == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory");
         ret->correlation.text = strcpy(ret->text, ret->correlation.text);
         return NULL;
+}
+
+/* The step's, unless the response has parameters. The stages of a chain do not change the sequence. */
+static struct error *read_mark(const struct step_run *s, const struct response *r,
+                               struct kept_outputs *kept) {
+        kept->mark = s->mark;
+        if (r->parameters.n == 0 || s->run->plan->is_chain)
+                return NULL;
+        kept->mark = &kept->own;
+        return read_own_mark(s, r, &kept->own);
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */
@@ -223,16 +229,17 @@ static const struct response_output *find_output(const struct response *r, const
 
 static void set_outputs(struct step_run *s, struct frame *to, const struct kept_outputs *k) {
         const struct plan_step       *step = s->plan;
-        const struct response_output *likely = k->response->first_output;
+        const struct response        *response = k->response;
+        const struct response_output *likely = response->first_output;
         uint64_t                      batch_size =
                 atomic_load_explicit(&s->inner, memory_order_relaxed)->request->batch_size;
 
         for (uint32_t i = 0; i < step->n_outputs; i++) {
                 struct value *v = link_value(to, &step->outputs[i]);
 
-                v->mark = &k->mark;
+                v->mark = k->mark;
                 v->batch_size = batch_size;
-                v->output = find_output(k->response, step->outputs[i].io->name, likely);
+                v->output = find_output(response, step->outputs[i].io->name, likely);
                 v->kind = v->output != NULL ? VALUE_OUTPUT : VALUE_ABSENT;
                 if (v->output != NULL)
                         likely = v->output->next;
@@ -274,14 +281,14 @@ static struct error *take_response(struct step_run *s, struct response *response
         if (response->error != NULL)
                 return error_copy(response->error);
         TRY(place_response(s, &frame, &kept));
-        TRY(read_mark(s, response, &kept->mark));
+        TRY(read_mark(s, response, kept));
         kept->response = response;
         kept->n_users = s->run->choice->n_users[s->plan->index];
         set_outputs(s, frame, kept);
         return NULL;
 }
 
-void flow_response(struct step_run *s, struct response *response) {
+static inline void use_response(struct step_run *s, struct response *response) {
         struct error *err;
 
         if (s->run->error == NULL) {
@@ -291,6 +298,10 @@ void flow_response(struct step_run *s, struct response *response) {
                 flow_fail(s->run, s->plan, err);
         }
         response_free(response);
+}
+
+void flow_response(struct step_run *s, struct response *response) {
+        use_response(s, response);
 }
 
 void flow_final(struct step_run *s) {
@@ -365,7 +376,7 @@ void flow_end(struct step_run *s) {
         if (!s->has_final)
                 flow_final(s);
         if (s->answer != NULL)
-                flow_response(s, STEAL(s->answer));
+                use_response(s, STEAL(s->answer));
         list_remove(&s->open_node);
         if (run->n_paid > STEPS_PAID_AT_FIRST && run->n_paid > run->n_open + 2 * STEPS_PAID_AT_ONCE)
                 run_memory_give_steps(run);

@@ -72,11 +72,12 @@
 #define STEPS_PAID_AT_FIRST 3
 #define STEPS_PAID_AT_ONCE 4
 
-/* The sequence that a step's response belongs to, for the steps that read the response. */
+/* A sequence: the client's, or the one that a step's response has changed it to, for the steps that read the
+ * response. */
 struct sequence_mark {
         struct correlation_id correlation;
         uint32_t              flags;
-        char *text; /* owned: text of the correlation; NULL: it is a number, or the outer request's text */
+        char *text; /* owned: text of the correlation; NULL: it is a number, or belongs to another */
 };
 
 enum value_kind {
@@ -91,7 +92,7 @@ struct value {
         enum value_kind               kind;
         const struct request_input   *input;  /* borrowed from the outer request */
         const struct response_output *output; /* borrowed from a kept response */
-        const struct sequence_mark   *mark; /* borrowed: mark of that response; NULL: no response */
+        const struct sequence_mark   *mark;   /* borrowed: of that response; NULL: no response */
         uint64_t batch_size; /* of the request that produced it; 0: its model does not batch */
 };
 
@@ -105,9 +106,10 @@ struct moved_input {
 
 /* The response of a step, and the number of readers that still need it. */
 struct kept_outputs {
-        struct response     *response; /* owned; NULL: none, or not needed any more */
-        uint32_t             n_users;
-        struct sequence_mark mark;
+        struct response            *response; /* owned; NULL: none, or not needed any more */
+        uint32_t                    n_users;
+        const struct sequence_mark *mark; /* `own`, or the step's */
+        struct sequence_mark        own;  /* when the response has another sequence than its step */
 };
 
 struct frame;
@@ -121,16 +123,17 @@ struct step_run {
         _Atomic(struct inner_request *) inner; /* owned; NULL: the step has not begun */
 
         /* The step's. */
-        struct response *answer;  /* owned until the step ends; NULL for a decoupled step */
-        struct error    *failure; /* owned; it could not begin, or its response not be passed on */
-        struct moved_input  *moved; /* owned; until its request has ended */
-        uint32_t             n_responses;
-        bool                 has_slot;     /* holds a place of its step_limit */
-        bool                 has_answered; /* FINAL was passed on to the client */
-        bool                 is_marked;    /* `given` is the mark of a response */
-        struct compute_sums  sums;
-        struct sequence_mark given;  /* what the inner request was given; text is not owned */
-        struct step_waiter   waiter; /* in the queue of its step_limit */
+        struct response *answer;   /* owned until the step ends; NULL for a decoupled step */
+        struct error    *failure;  /* owned; it could not begin, or its response not be passed on */
+        struct moved_input *moved; /* owned; until its request has ended */
+        uint32_t            n_responses;
+        bool                has_slot;     /* holds a place of its step_limit */
+        bool                has_answered; /* FINAL was passed on to the client */
+        struct compute_sums sums;
+        /* What the inner request was given: of the response that it reads first, else the run's. Borrowed from
+         * a frame that outlives the step's, or its own. */
+        const struct sequence_mark *mark;
+        struct step_waiter          waiter; /* in the queue of its step_limit */
 
         /* Guarded by the run's lock. */
         struct step_run *next_news;
@@ -176,10 +179,11 @@ struct run {
         struct step_models         *models; /* ref */
         const struct pipeline_plan *plan;   /* borrowed from the models */
         const struct plan_choice   *choice; /* own_choice, or the plan's `all` */
-        uint32_t           direct_step;     /* the choice's, if the client's allocator allows it */
-        struct plan_choice own_choice;
-        uint64_t           start_ns;
-        uint64_t           deadline_ns;
+        uint32_t             direct_step;   /* the choice's, if the client's allocator allows it */
+        struct plan_choice   own_choice;
+        uint64_t             start_ns;
+        uint64_t             deadline_ns;
+        struct sequence_mark mark; /* of the outer request */
         bool keeps_requests; /* other runs of the plan have the same requests: they may use them again */
         _Atomic bool has_failed;
         /* No step waits for a place any more: the run has failed or was cancelled. */
@@ -297,9 +301,9 @@ void run_device_free_moved(struct step_run *s);
 /* ---- run_request.c --------------------------------------------------------------------------- */
 
 /* Takes the request of the step that an earlier run has left, or creates one, and fills it in. It borrows
- * from the outer request. Its owner is the step. */
-struct error *run_request_take(struct step_run *s, const struct inner_request_ops *ops,
-                               struct inner_request **ret) NODISCARD;
+ * from the outer request. Its owner is the step. NULL: the step has got a failure. */
+struct inner_request *run_request_take(struct step_run *s, const struct inner_request_ops *ops)
+        NODISCARD;
 /* "out of memory for a request to model '<m>'" */
 struct error *run_request_no_memory(const struct step_run *s);
 /* Takes the request of a step that has ended. `place` in stream 0 and `may_stay` are those of the step,

@@ -66,7 +66,7 @@ static struct error *missing_output(const struct step_run *s, uint32_t tensor) {
 
 /* The first stage of a chain is the request's own model, or has the same tensors: it gets the shape
  * that the client gave. */
-static struct shape_form shape_of(const struct step_run *s, const struct value *v) {
+static inline struct shape_form shape_of(const struct step_run *s, const struct value *v) {
         if (v->kind == VALUE_OUTPUT)
                 return (struct shape_form){ v->output->shape, v->output->n_dims };
         if (s->run->plan->is_chain)
@@ -102,23 +102,6 @@ static struct error *add_input(struct step_run *s, struct request *req,
                          : add_chunks(s, req, to, v->input);
 }
 
-/* A step has the sequence of the outer request, unless the response that it reads first has another. */
-static void begin_mark(struct step_run *s) {
-        const struct request *outer = s->run->req;
-
-        s->given.correlation = outer->correlation;
-        s->given.flags = outer->flags;
-        s->is_marked = false;
-}
-
-static void take_mark(struct step_run *s, const struct value *v) {
-        if (v->mark == NULL || s->is_marked)
-                return;
-        s->is_marked = true;
-        s->given.correlation = v->mark->correlation;
-        s->given.flags = v->mark->flags;
-}
-
 static struct error *add_inputs(struct step_run *s, struct request *req) {
         const struct plan_step *step = s->plan;
 
@@ -129,7 +112,6 @@ static struct error *add_inputs(struct step_run *s, struct request *req) {
                         TRY(add_input(s, req, &step->inputs[i], v));
                 else if (s->run->plan->is_chain && step->index > 0)
                         return missing_output(s, step->inputs[i].tensor);
-                take_mark(s, v);
         }
         return NULL;
 }
@@ -203,15 +185,24 @@ static struct error *limit_responses(const struct step_run *s, struct request *r
 
 /* ---- properties ------------------------------------------------------------------------------ */
 
+/* A step has the sequence of the first response that it reads, else that of the outer request. */
+static inline const struct sequence_mark *find_mark(const struct step_run *s) {
+        for (uint32_t i = 0; i < s->plan->n_inputs; i++) {
+                const struct value *v = link_value(s->frame, &s->plan->inputs[i]);
+
+                if (v->mark != NULL)
+                        return v->mark;
+        }
+        return &s->run->mark;
+}
+
 /* Copies the text if it belongs to a response: that may be freed before the inner request. */
-static struct error *set_correlation(struct step_run *s, struct request *req) {
-        req->correlation = s->given.correlation;
-        req->flags = s->given.flags;
+static struct error *set_correlation(const struct step_run *s, struct request *req) {
+        req->correlation = s->mark->correlation;
+        req->flags = s->mark->flags;
         if (req->correlation.text == NULL || req->correlation.text == s->run->req->correlation.text)
                 return NULL;
-        TRY(request_set_correlation_text(req, s->given.correlation.text));
-        s->given.correlation.text = req->correlation.text;
-        return NULL;
+        return request_set_correlation_text(req, s->mark->correlation.text);
 }
 
 /* 0: no deadline. */
@@ -225,7 +216,7 @@ static uint64_t time_left_us(const struct run *run) {
 }
 
 /* What the step's request has of the outer one, which it borrows from. */
-static void set_properties(struct step_run *s, struct request *req) {
+static inline void set_properties(struct step_run *s, struct request *req) {
         const struct request *outer = s->run->req;
 
         req->id = outer->id;
@@ -239,13 +230,9 @@ static void set_properties(struct step_run *s, struct request *req) {
 }
 
 static struct error *fill_request(struct step_run *s, struct request *req) {
-        begin_mark(s);
         TRY(add_inputs(s, req));
         TRY(add_outputs(s, req));
-        if (s->plan->has_sequence)
-                TRY(set_correlation(s, req));
         TRY(limit_responses(s, req));
-        set_properties(s, req);
         req->sums = &s->sums;
         req->allocator_userp = s;
         return NULL;
@@ -253,70 +240,78 @@ static struct error *fill_request(struct step_run *s, struct request *req) {
 
 /* ---- requests that are used again ------------------------------------------------------------ */
 
-/* Changes both, for bytes on a device; `room` is for the attributes. A failure leaves it to the request that is
- * made from the beginning. */
-static NOINLINE bool bring_again(struct step_run *s, const void **base,
-                                 const struct buffer_attributes **attributes,
-                                 struct buffer_attributes        *room) {
+/* A tensor that a step reads. */
+struct tensor_bytes {
+        enum data_type                  type;
+        uint32_t                        n_dims;
+        const int64_t                  *dims;
+        const void                     *base;
+        const struct buffer_attributes *attributes;
+};
+
+/* Returns where the step reads bytes that are on a device, and sets their attributes. NULL: it is left to the
+ * request that is made from the beginning. */
+static NOINLINE const void *bring_again(struct step_run *s, const void *base,
+                                        const struct buffer_attributes *attributes,
+                                        struct buffer_attributes       *ret) {
         AUTO_ERROR err = NULL;
 
-        *room = **attributes;
-        err = run_device_bring(s, base, room);
-        *attributes = room;
-        return err == NULL;
+        *ret = *attributes;
+        err = run_device_bring(s, &base, ret);
+        return err == NULL ? base : NULL;
+}
+
+/* False: the value has no bytes, or not in one piece for all host policies. */
+static inline bool find_bytes(const struct step_run *s, const struct value *v,
+                              struct tensor_bytes *ret) {
+        struct shape_form         shape;
+        const struct input_chunk *chunk;
+
+        if (v->kind == VALUE_OUTPUT) {
+                const struct response_output *o = v->output;
+
+                *ret = (struct tensor_bytes){ o->type, o->n_dims, o->shape, o->base,
+                                              &o->attributes };
+                return o->has_buffer;
+        }
+        if (v->kind != VALUE_INPUT)
+                return false;
+        shape = shape_of(s, v);
+        chunk = v->input->first_chunk;
+        if (v->input->n_chunks != 1 || chunk->host_policy != NULL)
+                return false;
+        *ret = (struct tensor_bytes){ v->input->type, (uint32_t)shape.n_dims, shape.dims,
+                                      chunk->base, &chunk->attributes };
+        return true;
 }
 
 /* False also for a tensor whose shape must be bridged. */
-static bool replace_input(struct step_run *s, struct request *req, struct request_input *in,
-                          const struct value *v) {
-        bool                            is_output = v->kind == VALUE_OUTPUT;
-        const struct buffer_attributes *attributes;
-        struct buffer_attributes        room;
-        struct shape_form               shape;
-        const void                     *base;
+static inline bool replace_input(struct step_run *s, struct request *req, struct request_input *in,
+                                 const struct value *v) {
+        struct tensor_bytes      t;
+        struct buffer_attributes brought;
 
-        if ((v->kind != VALUE_OUTPUT && v->kind != VALUE_INPUT) ||
-            (v->batch_size != 0) != (req->model->io->max_batch_size > 0))
+        if (!find_bytes(s, v, &t) || (v->batch_size != 0) != (req->model->io->max_batch_size > 0))
                 return false;
-        shape = shape_of(s, v);
-        if (is_output) {
-                if (!v->output->has_buffer)
+        if (buffer_is_on_device(t.attributes)) {
+                t.base = bring_again(s, t.base, t.attributes, &brought);
+                t.attributes = &brought;
+                if (t.base == NULL)
                         return false;
-                base = v->output->base;
-                attributes = &v->output->attributes;
-        } else {
-                const struct input_chunk *chunk = v->input->first_chunk;
-
-                if (v->input->n_chunks != 1 || chunk->host_policy != NULL)
-                        return false;
-                base = chunk->base;
-                attributes = &chunk->attributes;
         }
-        if (buffer_is_on_device(attributes) && !bring_again(s, &base, &attributes, &room))
-                return false;
-        return request_replace_input(req, in, is_output ? v->output->type : v->input->type,
-                                     shape.dims, (uint32_t)shape.n_dims, base, attributes);
+        return request_replace_input(req, in, t.type, t.dims, t.n_dims, t.base, t.attributes);
 }
 
 static bool refill(struct step_run *s, struct request *req) {
         const struct plan_step *step = s->plan;
         struct request_input   *in = req->first_input;
-        AUTO_ERROR              err = NULL;
 
         if (req->n_inputs != step->n_inputs || !request_renew(req, step->model))
                 return false;
-        begin_mark(s);
-        for (uint32_t i = 0; i < step->n_inputs; i++, in = in->next) {
-                const struct value *v = link_value(s->frame, &step->inputs[i]);
-
-                if (!replace_input(s, req, in, v))
+        for (uint32_t i = 0; i < step->n_inputs; i++, in = in->next)
+                if (!replace_input(s, req, in, link_value(s->frame, &step->inputs[i])))
                         return false;
-                take_mark(s, v);
-        }
-        if (step->has_sequence)
-                err = set_correlation(s, req);
-        set_properties(s, req);
-        return err == NULL;
+        return true;
 }
 
 /* ---- the request of a step ------------------------------------------------------------------- */
@@ -360,28 +355,34 @@ void run_request_give(struct run *run, uint32_t place, bool may_stay, struct inn
 }
 
 /* The run's models hold the model. */
-static NOINLINE struct error *new_request(struct step_run *s, const struct inner_request_ops *ops,
-                                          struct inner_request **ret) {
+static NOINLINE struct inner_request *new_request(struct step_run                *s,
+                                                  const struct inner_request_ops *ops) {
         struct inner_request *inner = inner_request_new_borrowing(s->plan->model, ops, s);
-        struct error         *err;
 
-        if (inner == NULL)
-                return run_request_no_memory(s);
-        err = fill_request(s, inner->request);
-        if (err != NULL) {
-                inner_request_free(inner);
-                return err;
-        }
-        *ret = inner;
+        s->failure = inner == NULL ? run_request_no_memory(s) : fill_request(s, inner->request);
+        if (s->failure == NULL)
+                return inner;
+        inner_request_free(inner);
         return NULL;
 }
 
-struct error *run_request_take(struct step_run *s, const struct inner_request_ops *ops,
-                               struct inner_request **ret) {
-        *ret = take_kept(s);
-        if (*ret == NULL)
-                TRY(new_request(s, ops, ret));
+struct inner_request *run_request_take(struct step_run *s, const struct inner_request_ops *ops) {
+        struct inner_request *inner = take_kept(s);
+
+        if (inner == NULL)
+                inner = new_request(s, ops);
+        if (inner == NULL)
+                return NULL;
+        set_properties(s, inner->request);
+        s->mark = find_mark(s);
+        if (s->plan->has_sequence) {
+                s->failure = set_correlation(s, inner->request);
+                if (s->failure != NULL) {
+                        inner_request_free(inner);
+                        return NULL;
+                }
+        }
         if (s->run->req->trace != NULL)
-                begin_trace(s, (*ret)->request);
-        return NULL;
+                begin_trace(s, inner->request);
+        return inner;
 }

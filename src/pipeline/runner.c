@@ -234,7 +234,7 @@ static void on_step_end(struct inner_request *r) {
 static const struct inner_request_ops step_ops = { .on_response = on_response,
                                                    .on_end = on_step_end };
 
-static struct error *check_may_begin(const struct run *run) {
+static NOINLINE struct error *why_not_begin(const struct run *run) {
         static struct error failed = ERROR_STATIC(ERR_CANCELLED, "another step has failed");
         static struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
         static struct error expired = ERROR_STATIC(ERR_UNAVAILABLE, "Request timeout expired");
@@ -250,6 +250,13 @@ static struct error *check_may_begin(const struct run *run) {
         return NULL;
 }
 
+static inline struct error *check_may_begin(const struct run *run) {
+        if (!atomic_load(&run->has_failed) && !request_is_cancelled(run->req) &&
+            run->deadline_ns == CLOCK_NEVER)
+                return NULL;
+        return why_not_begin(run);
+}
+
 /* The line that the log gets if the step waits; NULL: none. It is made before, because the run may be freed
  * when the step waits. */
 static char *describe_wait(const struct step_run *s) {
@@ -261,35 +268,37 @@ static char *describe_wait(const struct step_run *s) {
                           limit_of(s)->max);
 }
 
-/* Takes a place of the step's limit. *ret_waits: the step waits for one, and another thread may start
- * it, end it and free the run by now, unless the caller drives the run. */
-static struct error *enter_limit(struct step_run *s, bool *ret_waits) {
-        AUTO_CHARS      wait = NULL;
-        enum step_entry entry;
+/* Takes a place of the step's limit. STEP_WAITS: another thread may start the step, end it and free the run
+ * by now, unless the caller drives the run. Any other result but STEP_INSIDE is the step's failure. */
+static NOINLINE enum step_entry enter_limit(struct step_run *s) {
+        AUTO_CHARS      wait = describe_wait(s);
+        enum step_entry entry = step_limit_enter(limit_of(s), &s->waiter, s->run->deadline_ns,
+                                                 &s->run->is_stopping);
 
-        if (!has_limit(s) || s->has_slot)
-                return NULL;
-        wait = describe_wait(s);
-        entry = step_limit_enter(limit_of(s), &s->waiter, s->run->deadline_ns,
-                                 &s->run->is_stopping);
-        *ret_waits = entry == STEP_WAITS;
         if (entry == STEP_WAITS && wait != NULL)
                 log_verbose(1, "%s", wait);
         if (entry == STEP_INSIDE)
                 s->has_slot = true;
         if (entry == STEP_STOPPED)
-                return check_may_begin(s->run);
-        return entry == STEP_OUT_OF_MEMORY ? run_request_no_memory(s) : NULL;
+                s->failure = check_may_begin(s->run);
+        if (entry == STEP_OUT_OF_MEMORY)
+                s->failure = run_request_no_memory(s);
+        return entry;
 }
 
-/* Prepares the step's request, to be submitted. *ret is NULL when the step waits, see enter_limit(). */
-static struct error *prepare(struct step_run *s, struct inner_request **ret) {
-        bool waits = false;
+/* Prepares the step's request, to be submitted. NULL: the step has failed or, with *ret_waits, waits; see
+ * enter_limit(). */
+static inline struct inner_request *prepare(struct step_run *s, bool *ret_waits) {
+        enum step_entry entry = STEP_INSIDE;
 
-        *ret = NULL;
-        TRY(check_may_begin(s->run));
-        TRY(enter_limit(s, &waits));
-        return waits ? NULL : run_request_take(s, &step_ops, ret);
+        *ret_waits = false;
+        s->failure = check_may_begin(s->run);
+        if (s->failure != NULL)
+                return NULL;
+        if (has_limit(s) && !s->has_slot)
+                entry = enter_limit(s);
+        *ret_waits = entry == STEP_WAITS;
+        return entry == STEP_INSIDE ? run_request_take(s, &step_ops) : NULL;
 }
 
 static void refuse_trace(struct inner_request *inner) {
@@ -324,17 +333,15 @@ static void submit_step(struct step_run *s, struct inner_request *inner) {
 /* The thread does not drive the run. */
 static void start_step(struct continuation *c) {
         struct step_run      *s = CONTAINER_OF(c, struct step_run, start);
-        struct inner_request *inner;
-        struct error         *err = prepare(s, &inner);
+        bool                  waits;
+        struct inner_request *inner = prepare(s, &waits);
 
-        if (err == NULL && inner == NULL)
+        if (waits)
                 return; /* started later: when there is a place, or when it must not begin any more */
-        if (err == NULL) {
+        if (inner != NULL)
                 submit_step(s, inner);
-                return;
-        }
-        s->failure = err;
-        give_end(s);
+        else
+                give_end(s);
 }
 
 /* The first of the waiting steps, which may belong to another run, gets the place. */
@@ -629,20 +636,21 @@ static void flush(struct run *run) {
  * the step runs elsewhere on return. */
 static void start_alone(struct run *run, struct step_run *s) {
         struct inner_request *inner;
-        bool                  has_ended = false;
-        struct error         *err;
+        bool                  waits, has_ended;
 
         run->n_begun++;
-        err = prepare(s, &inner);
-        if (err == NULL && inner != NULL) {
+        inner = prepare(s, &waits);
+        has_ended = inner == NULL && !waits;
+        if (inner != NULL) {
+                struct error *err;
+
                 atomic_store_explicit(&s->inner, inner, memory_order_relaxed);
                 err = inner_request_run(inner, &has_ended);
-                if (err != NULL)
+                if (err != NULL) {
                         refuse_trace(inner);
-        }
-        if (err != NULL) {
-                s->failure = err;
-                has_ended = true;
+                        s->failure = err;
+                        has_ended = true;
+                }
         }
         if (has_ended)
                 end_step(s);
@@ -782,10 +790,11 @@ static struct step_run *prepare_for_group(struct run *run) {
         struct inner_request *inner;
         struct ready_steps    none;
         struct news           news;
+        bool                  waits; /* false: the steps of chains have no limit */
 
         run->n_begun++;
-        s->failure = prepare(s, &inner);
-        if (s->failure != NULL) {
+        inner = prepare(s, &waits);
+        if (inner == NULL) {
                 end_step(s);
                 drive(run, false);
                 return NULL;
@@ -903,6 +912,8 @@ static struct run *run_new(struct runner *r, struct request *req, struct step_mo
         run->direct_step = client_memory_is_there(req) ? run->choice->direct_step : PLAN_NONE;
         run->keeps_requests = plan->n_streams == 1 && run->choice == &plan->all &&
                               (!plan->is_chain || req->n_outputs == 0);
+        run->mark.correlation = req->correlation;
+        run->mark.flags = req->flags;
         run->start_ns = req->times.request_start_ns;
         run->deadline_ns = CLOCK_NEVER;
         if (req->timeout_us > 0 && req->timeout_us < (CLOCK_NEVER - run->start_ns) / NS_PER_US)

@@ -125,15 +125,16 @@ static uint64_t end_of(const struct instance *in, uint64_t start_ns, bool is_ste
         return end_ns > start_ns ? end_ns : clock_now_ns();
 }
 
-static void execute_instance(struct instance *in, uint32_t n, struct execution *ret) {
-        bool is_step = n == 1 && in->batch[0]->is_inner;
+static ALWAYS_INLINE void execute_batch(struct instance *in, struct request **batch, uint32_t n,
+                                        struct execution *ret) {
+        bool is_step = n == 1 && batch[0]->is_inner;
 
         if (ret->start_ns == 0)
                 ret->start_ns = clock_now_ns();
         atomic_store_explicit(&in->busy_since_ns, ret->start_ns, memory_order_relaxed);
         atomic_store_explicit(&in->executor->start_ns, ret->start_ns, memory_order_relaxed);
         if (n > 0)
-                in->executor->ops->execute(in->executor, in->batch, n);
+                in->executor->ops->execute(in->executor, batch, n);
         ret->on = in;
         ret->end_ns = end_of(in, ret->start_ns, is_step);
         ret->took_ns = ret->end_ns - ret->start_ns;
@@ -150,7 +151,13 @@ void instance_run(struct instance *in, struct request *first, uint32_t n, bool i
                 in->batch[at++] = req;
         }
         model_stats_path(stats, is_inline);
-        execute_instance(in, n, ret);
+        execute_batch(in, in->batch, n, ret);
+}
+
+void instance_run_one(struct instance *in, struct request *req, struct execution *ret) {
+        begin_request(req);
+        model_stats_path(req->model->stats, true);
+        execute_batch(in, &req, 1, ret);
 }
 
 /* ---- batches of policies that assign batches ----------------------------------------------------------- */
@@ -225,5 +232,5 @@ void instance_run_items(struct instance *in, struct model_stats *stats, bool is_
         }
         model_stats_pending(stats, -(int)in->n_left);
         model_stats_path(stats, is_inline);
-        execute_instance(in, n, ret);
+        execute_batch(in, in->batch, n, ret);
 }

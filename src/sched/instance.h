@@ -134,6 +134,8 @@ void instance_join_thread(struct instance *in);
  * ret->start_ns; if that is 0, the execution starts now. */
 void instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
                   struct execution *ret);
+/* The same for one request that never waited, on the thread that submits it. */
+void instance_run_one(struct instance *in, struct request *req, struct execution *ret);
 
 /* The first function empties `items` for the next batch. The second takes the first n_rows waiting
  * rows of the request for it. The caller holds the engine's lock. */

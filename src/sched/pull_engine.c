@@ -272,7 +272,7 @@ static void schedule_and_unlock(struct pull_engine *e, struct instance *ended) {
         unlock_and_finish(e, &ev);
 }
 
-static void measure_locked(struct pull_engine *e, const struct execution *done) {
+static inline void measure_locked(struct pull_engine *e, const struct execution *done) {
         uint64_t old = e->average_ns;
         uint64_t took_ns = MAX(done->took_ns, 1u);
 
@@ -351,7 +351,8 @@ static void on_timeout(struct timer *t) {
 
 /* Checks the first idle instance, which is the one that a policy runs if all are alike. A policy
  * that assigns batches may choose another one; that instance is checked when it is known. */
-static bool may_run_here(struct pull_engine *e, const struct infer_thread *thread, bool is_step) {
+static inline bool may_run_here(struct pull_engine *e, const struct infer_thread *thread,
+                                bool is_step) {
         struct list_node *first = list_first(&e->idle);
 
         if (e->inline_execution == INLINE_NEVER || first == NULL ||
@@ -403,12 +404,13 @@ static void unlock_and_run(struct pull_engine *e, struct sched_event *ev) {
 }
 
 /* Returns the instance that this thread may borrow for a request that runs at once, without the
- * queue and the policy: no other request waits. NULL: the request goes through the queue. */
+ * queue and the policy: no other request waits. NULL: the request goes through the queue. The run of a step
+ * has just looked whether its client has cancelled. */
 static struct instance *find_direct_locked(struct pull_engine *e, const struct infer_thread *thread,
                                            const struct request *req) {
         if (!e->policy->is_immediate || e->queue.n_waiting > 0 || e->group != NULL ||
             e->batches_at_flush || !may_run_here(e, thread, req->is_inner) ||
-            request_is_cancelled(req))
+            response_stream_is_cancelled(req->stream))
                 return NULL;
         return LIST_ENTRY(list_first(&e->idle), struct instance, idle_node);
 }
@@ -422,13 +424,12 @@ static void run_direct(struct pull_engine *e, struct infer_thread *thread, struc
         uint64_t         spends_ns = e->average_ns;
         bool             has_continuations;
 
-        req->queued.next = NULL;
         hand_out_locked(e, in, INSTANCE_BORROWED, done.rows);
         if (e->counts != NULL)
                 batch_counts_add_batch(e->counts, DISPATCH_DUE);
         mutex_unlock(&e->lock);
         infer_thread_enter_execution(thread, spends_ns);
-        instance_run(in, req, 1, true, &done);
+        instance_run_one(in, req, &done);
         has_continuations = infer_thread_leave_execution(thread, done.end_ns);
         mutex_lock(&e->lock);
         measure_locked(e, &done);
@@ -492,7 +493,7 @@ void pull_engine_ask_again(struct scheduler *s) {
         schedule_again(self_of(s), &(uint64_t){ 0 }, false);
 }
 
-static struct error *admit_locked(const struct pull_engine *e, const struct request *req) {
+static inline struct error *admit_locked(const struct pull_engine *e, const struct request *req) {
         if (e->is_draining && !req->is_inner)
                 return error_draining(req);
         if (e->policy->ops->admit == NULL)

@@ -35,7 +35,7 @@ static struct {
         size_t                n_idle;
 } library = {
         .once = PTHREAD_ONCE_INIT,
-        .lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_LEAF },
+        .lock = { .rank = LOCK_LEAF },
 };
 
 /* ---- headers --------------------------------------------------------------------------------- */

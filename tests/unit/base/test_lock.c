@@ -5,6 +5,8 @@
 #include "base/lock.h"
 #include "base/thread.h"
 
+#include <errno.h>
+
 struct shared {
         struct mutex lock;
         struct cond  changed;
@@ -87,11 +89,107 @@ static void test_deadline(void **state) {
         shared_done(&s);
 }
 
+/* ---- contention --------------------------------------------------------------------------------- */
+
+static void add_one(void *arg) {
+        struct shared *s = arg;
+
+        mutex_lock(&s->lock);
+        s->number++;
+        cond_signal(&s->changed);
+        mutex_unlock(&s->lock);
+}
+
+/* Another thread holds the mutex while this one asks for it, and releases it in its wait. */
+static void test_errno_is_kept(void **state) {
+        (void)state;
+        struct shared s;
+        struct thread t;
+
+        shared_init(&s);
+        mutex_lock(&s.lock);
+        assert_null(thread_start(&t, "signals", add_one, &s));
+        while (s.number == 0) {
+                errno = ENOENT;
+                cond_wait_until(&s.changed, &s.lock, CLOCK_NEVER);
+                assert_int_equal(errno, ENOENT);
+        }
+        errno = ENOENT;
+        assert_false(cond_wait_until(&s.changed, &s.lock, 1));
+        assert_int_equal(errno, ENOENT);
+        mutex_unlock(&s.lock);
+        assert_int_equal(errno, ENOENT);
+        thread_join(&t);
+        shared_done(&s);
+}
+
+#define N_PASSES 5000
+
+/* Number 2n is for the threads of one kind, 2n + 1 for those of the other; each thread adds 1. */
+struct passing {
+        struct mutex lock;
+        struct cond  turns[2];
+        unsigned     number;
+};
+
+struct passer {
+        struct passing *p;
+        unsigned        kind;
+};
+
+static void pass_on(void *arg) {
+        struct passer  *me = arg;
+        struct passing *p = me->p;
+
+        for (;;) {
+                mutex_lock(&p->lock);
+                while (p->number % 2 != me->kind && p->number < N_PASSES)
+                        cond_wait(&p->turns[me->kind], &p->lock);
+                if (p->number >= N_PASSES)
+                        break;
+                p->number++;
+                mutex_unlock(&p->lock);
+                cond_signal(&p->turns[1 - me->kind]); /* without the mutex */
+        }
+        mutex_unlock(&p->lock);
+        cond_signal(&p->turns[0]);
+        cond_signal(&p->turns[1]);
+}
+
+/* Each signal wakes a thread of the two that wait: a lost one would stop all four. */
+static void test_no_signal_is_lost(void **state) {
+        (void)state;
+        struct passing p = { .number = 0 };
+        struct passer  passers[4];
+        struct thread  threads[4];
+
+        mutex_init(&p.lock, LOCK_QUEUE);
+        cond_init(&p.turns[0]);
+        cond_init(&p.turns[1]);
+        for (unsigned i = 0; i < 4; i++) {
+                passers[i] = (struct passer){ &p, i % 2 };
+                assert_null(thread_start(&threads[i], "passer", pass_on, &passers[i]));
+        }
+        for (unsigned i = 0; i < 4; i++)
+                thread_join(&threads[i]);
+        assert_int_equal(p.number, N_PASSES);
+        cond_done(&p.turns[0]);
+        cond_done(&p.turns[1]);
+        mutex_done(&p.lock);
+}
+
+/* A request, a stream and a run have mutexes of their own, and most of them are never contended. */
+static void test_is_small(void **state) {
+        (void)state;
+        assert_int_equal(sizeof(struct mutex), 8);
+        assert_int_equal(sizeof(struct cond), 8);
+}
+
 SUITE(lock) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_mutual_exclusion),
-                cmocka_unit_test(test_wait_and_signal),
-                cmocka_unit_test(test_deadline),
+                cmocka_unit_test(test_mutual_exclusion),  cmocka_unit_test(test_wait_and_signal),
+                cmocka_unit_test(test_deadline),          cmocka_unit_test(test_errno_is_kept),
+                cmocka_unit_test(test_no_signal_is_lost), cmocka_unit_test(test_is_small),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
