@@ -113,6 +113,24 @@ def test_backend_for_the_cpu(tmp_path):
         infer_ok(server)
 
 
+def test_a_group_on_gpus_of_a_backend_that_prefers_the_cpu(tmp_path):
+    """What the group says counts: tensors stay on the GPU between its steps."""
+    step = ('step {{ model_name: "{}" model_version: -1 input_map {{ key: "INPUT0" value: "{}" }} '
+            'output_map {{ key: "{}" value: "{}" }} }}')
+    models = {
+        "first": model_text(gpus=[0]), "second": model_text(gpus=[0]),
+        "both": 'platform: "ensemble" max_batch_size: 0\n'
+                'input { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] }\n'
+                'output { name: "OUT" data_type: TYPE_INT32 dims: [ -1, 2 ] }\nensemble_scheduling { '
+                + step.format("first", "IN", "OUTPUT0", "T") + step.format("second", "T", "WHERE", "OUT") + " }\n",
+    }
+    with opens_gpu_server(tmp_path, models, "--backend-config=gpu,preferred=KIND_CPU") as server:
+        reply = requests.post(f"{server.url}/v2/models/both/infer", timeout=20, json={
+            "inputs": [{"name": "IN", "datatype": "FP32", "shape": [2], "data": [1, 2]}]})
+        assert reply.status_code == 200, reply.text
+        assert reply.json()["outputs"][0]["data"] == [2, 0]  # memory of GPU 0
+
+
 def test_updates(server):
     """The instances follow the configuration, on the same devices and on others, and back to the CPU."""
     for group in ("instance_group { kind: KIND_GPU gpus: 0 }",
