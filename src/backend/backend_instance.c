@@ -246,6 +246,7 @@ void backend_instance_free(struct backend_instance *in) {
                                   in->model->name, err->message);
         }
         leave_shared(in);
+        memory_reports_remove(&in->model->memory, in);
         message_free(in->host_policy);
         free(in->file);
         free(in->name);

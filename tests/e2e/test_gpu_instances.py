@@ -131,6 +131,20 @@ def test_a_group_on_gpus_of_a_backend_that_prefers_the_cpu(tmp_path):
         assert reply.json()["outputs"][0]["data"] == [2, 0]  # memory of GPU 0
 
 
+def test_reports_of_memory(tmp_path):
+    """The statistics add up what the model and its instances have reported; a report goes with its instance."""
+    def usage(server):
+        reply = requests.get(f"{server.url}/v2/models/m/stats", timeout=20)
+        return [(one["type"], one["id"], one["byte_size"]) for one in reply.json()["model_stats"][0]["memory_usage"]]
+
+    with opens_gpu_server(tmp_path, {"m": model_text(gpus=[0, 1], count=2, reports="true")}, *EXPLICIT,
+                          "--load-model=m") as server:
+        assert sorted(usage(server)) == [("CPU", 0, 100), ("GPU", 0, 2000), ("GPU", 1, 2000)]
+        (server.repository / "m" / "config.pbtxt").write_text(model_text(gpus=[0, 1], count=1, reports="true"))
+        load(server, "m")
+        assert sorted(usage(server)) == [("CPU", 0, 100), ("GPU", 0, 1000), ("GPU", 1, 1000)]
+
+
 def test_updates(server):
     """The instances follow the configuration, on the same devices and on others, and back to the CPU."""
     for group in ("instance_group { kind: KIND_GPU gpus: 0 }",
