@@ -177,7 +177,8 @@ def test_rate_limiter_counts_by_device(tmp_path, device, is_loaded):
 
 
 def test_load_limit(tmp_path):
-    """A device that is used beyond its limit takes no further model; another one does. What serves may change."""
+    """A device that is used beyond its limit takes no further model and no further instance of one; another device
+    does. What serves goes on, and may have fewer instances."""
     models = {"a": model_text("add", gpus=[0], scratch="server"), "b": model_text(gpus=[0]),
               "c": model_text(gpus=[1])}
 
@@ -196,8 +197,23 @@ def test_load_limit(tmp_path):
         infer_ok(server, "c")
         configured(server, "instance_group { kind: KIND_GPU gpus: 0 count: 2 }", name="a", op="add",
                    scratch="server")
-        load(server, "a")
+        reply = load(server, "a", expected=None)
+        assert reply.status_code == 400
+        assert "can not load model 'a'" in server.text()
         add()
+        assert groups(server, "a")[0][2] == 1
+
+
+def test_an_update_with_fewer_instances_is_not_limited(tmp_path):
+    two = model_text("add", gpus=[0], count=2, scratch="server")
+    with opens_gpu_server(tmp_path, {"m": two}, *EXPLICIT, "--load-model=m", "--model-load-gpu-limit=0:0.0") as server:
+        reply = requests.post(f"{server.url}/v2/models/m/infer", timeout=SECONDS, json={
+            "inputs": [{"name": name, "shape": [2], "datatype": "FP32", "data": [1, 2]}
+                       for name in ("INPUT0", "INPUT1")]})
+        assert reply.status_code == 200, reply.text
+        configured(server, "instance_group { kind: KIND_GPU gpus: 0 count: 1 }", name="m", op="add", scratch="server")
+        load(server, "m")
+        assert groups(server, "m")[0][2] == 1
 
 
 def test_metrics_name_the_gpu(tmp_path):
