@@ -31,8 +31,7 @@ static void assert_sums(struct memory_reports *m, const struct memory_usage *exp
 
 static void report(struct memory_reports *m, const void *owner, const char *type, int64_t id,
                    uint64_t n_bytes) {
-        assert_true(
-                memory_reports_set(m, owner, &(struct memory_usage){ type, id, n_bytes }, 1));
+        assert_true(memory_reports_set(m, owner, &(struct memory_usage){ type, id, n_bytes }, 1));
 }
 
 static void test_sums_of_all_owners(void **state) {
