@@ -131,16 +131,21 @@ faults: all
 	@ninja -C $(BUILD) tests/faults/fail_call.so
 	@$(PYTHON) tests/faults/run.py --build=$(BUILD) --report=$(BUILD)/faults.json
 
-# Models on stand-ins of GPUs (tests/gpu), and modules whose models of the identity backend run there a second time;
-# left out are their tests of a server without GPUs.
+# Models on stand-ins of GPUs (tests/gpu), and modules whose models of the identity and the testing backend run there a
+# second time. Left out are their tests of a server without GPUs.
 GPU_MODULES = http_infer grpc_infer grpc_stream inference_matrix inference_random large_tensors ensembles cache \
-        dynamic_batching shared_memory cuda_shared_memory
+        dynamic_batching shared_memory cuda_shared_memory sequences states sequence_life sequence_chains \
+        sequence_closing sequence_list sequence_load in_flight deadlines model_control model_poll grpc_control \
+        promises model_stress slow_unload loads_in_initialize forgotten_models parallel_instances warmup_ends drain \
+        stop_under_load decoupled decoupled_order long_requests chains composite composite_check rate_limiter \
+        ensemble_life pipeline_ways pipeline_stress pipeline_accounts
 gpu: everything
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e/test_gpu.py
 	@NESO_TESTS_ON_GPU=1 $(PYTHON) -m pytest -q -p no:cacheprovider $(GPU_MODULES:%=tests/e2e/test_%.py) \
 		--deselect tests/e2e/test_dynamic_batching.py::test_gpus_are_refused \
 		--deselect tests/e2e/test_cuda_shared_memory.py::test_bench_without_a_gpu \
-		--deselect tests/e2e/test_shared_memory.py::test_cuda
+		--deselect tests/e2e/test_shared_memory.py::test_cuda \
+		--deselect tests/e2e/test_states.py::test_refused_configurations
 
 # Nothing grows over many requests, loads, sequences, connections, hours; the report is in build/length.
 length: all

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-KIT_BACKEND_HOST_MEMORY;
-
 /* Number of instances made, of all models. */
 static atomic_uint_least64_t n_made;
 
@@ -62,6 +60,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
         instance->model = model;
         instance->serial = (int64_t)atomic_fetch_add(&n_made, 1) + 1;
         KIT_TRY(TRITONBACKEND_ModelInstanceName(triton, &instance->name));
+        KIT_TRY(testing_memory_open(instance, triton));
         KIT_TRY(testing_life_begin(instance, triton));
         return TRITONBACKEND_ModelInstanceSetState(triton, instance);
 }
@@ -73,6 +72,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
         if (instance != NULL) {
                 testing_life_note(instance, "end");
                 testing_sequences_free(instance);
+                testing_memory_close(instance);
         }
         free(instance);
         return NULL;
@@ -150,7 +150,7 @@ static void execute_step(struct testing_execution *execution, TRITONBACKEND_Mode
                         testing_sequence_begins(request) ? 1 : sequence->n_executions + 1;
         is_last = n >= model->n_iterations;
         stats.compute_start = stats.compute_end = stats.exec_end = stats.exec_start;
-        kit_error_log(testing_states_step(model, request, false, &unused),
+        kit_error_log(testing_states_step(execution->instance, request, false, &unused),
                       "failed to make the next states");
         if (is_last || model->is_decoupled)
                 kit_error_log(testing_answer_step(execution, request, count_rows(model, request),

@@ -86,7 +86,9 @@
 #pragma once
 
 #include "kit/batch.h"
+#include "kit/input.h"
 #include "kit/model.h"
+#include "kit/output.h"
 
 #include <stdatomic.h>
 
@@ -117,10 +119,13 @@ struct testing_model {
         atomic_uint_least64_t n_executions;
 };
 
+struct testing_memory;
+
 struct testing_instance {
-        struct testing_model *model; /* borrowed: outlives its instances */
-        const char           *name;  /* borrowed: the server */
-        int64_t               serial;
+        struct testing_model  *model;  /* borrowed: outlives its instances */
+        struct testing_memory *memory; /* owned; NULL: main memory */
+        const char            *name;   /* borrowed: the server */
+        int64_t                serial;
         /* owned: one for each sequence that it had requests of */
         struct testing_sequence *sequences;
 };
@@ -155,6 +160,44 @@ void                testing_life_note(const struct testing_instance *instance, c
 /* Returns a code by its name or number; INTERNAL for anything else. */
 TRITONSERVER_Error_Code testing_code(const char *text);
 
+/* testing_memory.c: where tensors and states are. In this library that is main memory. On GPUs the library of
+ * tests/gpu/testing_gpu_memory.c is used instead, which differs in these functions alone: instances of KIND_GPU ask
+ * for outputs and states in memory of their GPU. */
+
+/* Memory that a tensor or a state was given. Valid until testing_put(), or until the next of its kind is made. */
+struct testing_buffer {
+        void                   *bytes; /* main memory, to be written */
+        void                   *at;    /* the memory that was given */
+        size_t                  n_bytes;
+        TRITONSERVER_MemoryType type; /* of `at` */
+        int64_t                 id;
+};
+
+TRITONSERVER_Error *testing_memory_open(struct testing_instance     *instance,
+                                        TRITONBACKEND_ModelInstance *triton);
+void                testing_memory_close(struct testing_instance *instance);
+
+/* Copies all bytes of an input to main memory. */
+TRITONSERVER_Error *testing_copy(const struct testing_instance *instance,
+                                 const struct kit_input *input, void *out);
+/* The bytes of an input in main memory, and where it lies; NULL for one that is not one piece. They are valid until
+ * the next input is borrowed. */
+TRITONSERVER_Error *testing_borrow(const struct testing_instance *instance,
+                                   const struct kit_input *input, const void **ret_bytes,
+                                   const void **ret_at);
+/* As kit_output_new() and kit_state_new(). */
+TRITONSERVER_Error *testing_output_new(const struct testing_instance *instance,
+                                       TRITONBACKEND_Response        *response,
+                                       const struct kit_output *output, size_t n_bytes,
+                                       struct testing_buffer *ret);
+TRITONSERVER_Error *testing_state_new(const struct testing_instance *instance,
+                                      TRITONBACKEND_Request         *request,
+                                      const struct kit_output *state, size_t n_bytes,
+                                      TRITONBACKEND_State **ret_state, struct testing_buffer *ret);
+/* Ends the writing of a buffer. */
+TRITONSERVER_Error *testing_put(const struct testing_instance *instance,
+                                const struct testing_buffer   *buffer);
+
 /* testing_sequence.c: what an instance keeps of sequences, and implicit states. */
 
 struct testing_sequence {
@@ -178,7 +221,8 @@ TRITONSERVER_Error *testing_sequence_note(const struct testing_instance *instanc
                                           TRITONBACKEND_Request         *request);
 void                testing_sequences_free(struct testing_instance *instance);
 /* Returns the first value (INT32) of INPUT0; 0 when there is none. */
-int32_t testing_first_value(TRITONBACKEND_Request *request);
+int32_t testing_first_value(const struct testing_instance *instance,
+                            TRITONBACKEND_Request         *request);
 
 struct testing_addresses {
         const void *read;
@@ -186,7 +230,7 @@ struct testing_addresses {
 };
 
 /* Advances all states by one step. is_left: the new values are not kept for the next request. */
-TRITONSERVER_Error *testing_states_step(const struct testing_model *model,
+TRITONSERVER_Error *testing_states_step(const struct testing_instance *instance,
                                         TRITONBACKEND_Request *request, bool is_left,
                                         struct testing_addresses *ret);
 

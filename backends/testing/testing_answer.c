@@ -101,7 +101,7 @@ static int64_t add_up(const struct answer *answer) {
                 return 0;
         if (testing_sequence_begins(answer->request))
                 sequence->sum = 0;
-        sequence->sum += testing_first_value(answer->request);
+        sequence->sum += testing_first_value(answer->execution->instance, answer->request);
         return sequence->sum;
 }
 
@@ -159,32 +159,36 @@ static struct kit_output one_value(const struct answer *answer, const struct kit
  * too. */
 static TRITONSERVER_Error *put_number(const struct answer *answer, const struct kit_tensor *config,
                                       int64_t number) {
-        int64_t           shape[2];
-        struct kit_output output = one_value(answer, config, shape);
-        size_t            size = TRITONSERVER_DataTypeByteSize(config->type);
-        void             *out;
+        int64_t                        shape[2];
+        struct kit_output              output = one_value(answer, config, shape);
+        size_t                         size = TRITONSERVER_DataTypeByteSize(config->type);
+        const struct testing_instance *instance = answer->execution->instance;
+        struct testing_buffer          out;
 
         if (size == 0)
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "output '%s' must have a type of numbers", config->name);
-        KIT_TRY(kit_output_new(answer->response, &output, size * (size_t)shape[0], &out));
+        KIT_TRY(testing_output_new(instance, answer->response, &output, size * (size_t)shape[0],
+                                   &out));
         for (int64_t i = 0; i < shape[0]; i++)
-                memcpy((char *)out + (size_t)i * size, &number, size);
-        return NULL;
+                memcpy((char *)out.bytes + (size_t)i * size, &number, size);
+        return testing_put(instance, &out);
 }
 
 static TRITONSERVER_Error *put_text(const struct answer *answer, const struct kit_tensor *config,
                                     const char *text) {
-        int64_t           shape[2];
-        struct kit_output output = one_value(answer, config, shape);
-        struct kit_string string = { .chars = text, .len = (uint32_t)strlen(text) };
-        size_t            size = kit_string_list_size(&string, 1);
-        void             *out;
+        int64_t                        shape[2];
+        struct kit_output              output = one_value(answer, config, shape);
+        struct kit_string              string = { .chars = text, .len = (uint32_t)strlen(text) };
+        size_t                         size = kit_string_list_size(&string, 1);
+        const struct testing_instance *instance = answer->execution->instance;
+        struct testing_buffer          out;
 
-        KIT_TRY(kit_output_new(answer->response, &output, size * (size_t)shape[0], &out));
+        KIT_TRY(testing_output_new(instance, answer->response, &output, size * (size_t)shape[0],
+                                   &out));
         for (int64_t i = 0; i < shape[0]; i++)
-                kit_string_list_encode(&string, 1, (char *)out + (size_t)i * size);
-        return NULL;
+                kit_string_list_encode(&string, 1, (char *)out.bytes + (size_t)i * size);
+        return testing_put(instance, &out);
 }
 
 static const char *input_of(const struct kit_model *model, const struct kit_tensor *output) {
@@ -201,9 +205,11 @@ static const char *input_of(const struct kit_model *model, const struct kit_tens
         return place < model->n_inputs ? model->inputs[place].name : NULL;
 }
 
-static void log_addresses(int to, const struct kit_input *input, const void *out) {
-        const void         *in = NULL;
-        TRITONSERVER_Error *err = kit_input_borrow(input, &in);
+static void log_addresses(const struct testing_instance *instance, const struct kit_input *input,
+                          const void *out) {
+        int                 to = instance->model->address_log;
+        const void         *bytes, *in = NULL;
+        TRITONSERVER_Error *err = testing_borrow(instance, input, &bytes, &in);
         char                line[64];
         int                 len;
 
@@ -217,12 +223,12 @@ static void log_addresses(int to, const struct kit_input *input, const void *out
 
 /* Applies the model's parameters to the values of a repeated input; only to INT32. */
 static TRITONSERVER_Error *work_on(const struct answer *answer, const struct kit_input *input,
-                                   void *out) {
+                                   const struct testing_buffer *out) {
         const struct testing_model *model = answer->execution->instance->model;
-        int32_t                    *values = out;
+        int32_t                    *values = out->bytes;
 
         if (model->address_log >= 0)
-                log_addresses(model->address_log, input, out);
+                log_addresses(answer->execution->instance, input, out->at);
         if (input->type != TRITONSERVER_TYPE_INT32 || input->n_bytes < sizeof(*values))
                 return NULL;
         if (model->has_fail_value && values[0] == model->fail_value)
@@ -239,21 +245,23 @@ static TRITONSERVER_Error *work_on(const struct answer *answer, const struct kit
 static TRITONSERVER_Error *put_input(const struct answer *answer, const struct kit_tensor *config) {
         const char       *name = input_of(&answer->execution->instance->model->kit, config);
         struct kit_output output = { .name = config->name };
-        struct kit_input  input;
-        void             *out;
+        const struct testing_instance *instance = answer->execution->instance;
+        struct testing_buffer          out;
+        struct kit_input               input;
 
         if (name == NULL || !kit_input_find(answer->request, name, &input))
                 return NULL;
         output.type = input.type;
         output.shape = input.shape;
         output.n_dims = input.n_dims;
-        KIT_TRY(kit_output_new(answer->response, &output, input.n_bytes, &out));
-        KIT_TRY(kit_input_copy(&input, out));
-        return work_on(answer, &input, out);
+        KIT_TRY(testing_output_new(instance, answer->response, &output, input.n_bytes, &out));
+        KIT_TRY(testing_copy(instance, &input, out.bytes));
+        KIT_TRY(work_on(answer, &input, &out));
+        return testing_put(instance, &out);
 }
 
 static TRITONSERVER_Error *step_states(struct answer *answer, const struct wishes *wishes) {
-        return testing_states_step(answer->execution->instance->model, answer->request,
+        return testing_states_step(answer->execution->instance, answer->request,
                                    wishes->keeps_state, &answer->addresses);
 }
 

@@ -109,7 +109,8 @@ struct testing_sequence *testing_sequence_of(struct testing_instance *instance,
         return s;
 }
 
-int32_t testing_first_value(TRITONBACKEND_Request *request) {
+int32_t testing_first_value(const struct testing_instance *instance,
+                            TRITONBACKEND_Request         *request) {
         struct kit_input input;
         void            *bytes;
         int32_t          value = 0;
@@ -117,7 +118,7 @@ int32_t testing_first_value(TRITONBACKEND_Request *request) {
         if (!kit_input_find(request, "INPUT0", &input) || input.n_bytes < sizeof(value) ||
             (bytes = malloc(input.n_bytes)) == NULL)
                 return 0;
-        kit_error_log(kit_input_copy(&input, bytes), "a value cannot be read");
+        kit_error_log(testing_copy(instance, &input, bytes), "a value cannot be read");
         memcpy(&value, bytes, sizeof(value));
         free(bytes);
         return value;
@@ -134,14 +135,15 @@ void testing_sequences_free(struct testing_instance *instance) {
 
 /* One state of one request. */
 struct step {
-        const char               *output; /* borrowed: the configuration */
-        struct kit_input          old;
-        const char               *bytes; /* borrowed: the server; the old value */
-        size_t                    n_elements;
-        int32_t                   value; /* of the request */
-        bool                      has_open_dim;
-        bool                      is_left; /* the new value is not kept */
-        struct testing_addresses *addresses;
+        const struct testing_instance *instance; /* borrowed */
+        const char                    *output;   /* borrowed: the configuration */
+        struct kit_input               old;
+        const char                    *bytes; /* borrowed: the old value */
+        size_t                         n_elements;
+        int32_t                        value; /* of the request */
+        bool                           has_open_dim;
+        bool                           is_left; /* the new value is not kept */
+        struct testing_addresses      *addresses;
 };
 
 static bool has_open_dim(const struct kit_json_value *state) {
@@ -156,30 +158,32 @@ static bool has_open_dim(const struct kit_json_value *state) {
 
 static TRITONSERVER_Error *make(TRITONBACKEND_Request *request, const struct step *s,
                                 const int64_t *shape, size_t n_bytes, TRITONBACKEND_State **ret,
-                                void **ret_bytes) {
+                                struct testing_buffer *ret_buffer) {
         struct kit_output output = {
                 .name = s->output, .type = s->old.type, .shape = shape, .n_dims = s->old.n_dims
         };
 
-        KIT_TRY(kit_state_new(request, &output, n_bytes, ret, ret_bytes));
-        s->addresses->written = *ret_bytes;
+        KIT_TRY(testing_state_new(s->instance, request, &output, n_bytes, ret, ret_buffer));
+        s->addresses->written = ret_buffer->at;
         return NULL;
 }
 
-static TRITONSERVER_Error *finish(const struct step *s, TRITONBACKEND_State *state) {
+static TRITONSERVER_Error *finish(const struct step *s, TRITONBACKEND_State *state,
+                                  const struct testing_buffer *buffer) {
+        KIT_TRY(testing_put(s->instance, buffer));
         return s->is_left ? NULL : TRITONBACKEND_StateUpdate(state);
 }
 
 static TRITONSERVER_Error *step_numbers(TRITONBACKEND_Request *request, const struct step *s) {
-        size_t               n_new = s->n_elements + (s->has_open_dim ? 1 : 0);
-        int64_t              shape[KIT_MAX_DIMS];
-        TRITONBACKEND_State *state;
-        void                *bytes;
+        size_t                n_new = s->n_elements + (s->has_open_dim ? 1 : 0);
+        int64_t               shape[KIT_MAX_DIMS];
+        struct testing_buffer buffer;
+        TRITONBACKEND_State  *state;
 
         memcpy(shape, s->old.shape, s->old.n_dims * sizeof(*shape));
         if (s->has_open_dim)
                 shape[s->old.n_dims - 1]++;
-        KIT_TRY(make(request, s, shape, n_new * sizeof(int32_t), &state, &bytes));
+        KIT_TRY(make(request, s, shape, n_new * sizeof(int32_t), &state, &buffer));
         for (size_t i = 0; i < n_new; i++) {
                 int32_t old = 0;
 
@@ -187,18 +191,18 @@ static TRITONSERVER_Error *step_numbers(TRITONBACKEND_Request *request, const st
                         memcpy(&old, s->bytes + i * sizeof(old), sizeof(old));
                 if (!s->has_open_dim || i == s->n_elements)
                         old += s->value;
-                memcpy((char *)bytes + i * sizeof(old), &old, sizeof(old));
+                memcpy((char *)buffer.bytes + i * sizeof(old), &old, sizeof(old));
         }
-        return finish(s, state);
+        return finish(s, state, &buffer);
 }
 
 /* Appends the number and a semicolon to each text. */
 static TRITONSERVER_Error *put_texts(TRITONBACKEND_Request *request, const struct step *s,
                                      struct kit_string *texts, char *room) {
-        size_t               end_len, n_bytes;
-        TRITONBACKEND_State *state;
-        char                 end[16];
-        void                *bytes;
+        size_t                end_len, n_bytes;
+        struct testing_buffer buffer;
+        TRITONBACKEND_State  *state;
+        char                  end[16];
 
         KIT_TRY(kit_strings_decode(s->bytes, s->old.n_bytes, s->n_elements, s->old.name, texts));
         end_len = (size_t)snprintf(end, sizeof(end), "%" PRId32 ";", s->value);
@@ -210,9 +214,9 @@ static TRITONSERVER_Error *put_texts(TRITONBACKEND_Request *request, const struc
                 room += texts[i].len;
         }
         n_bytes = kit_string_list_size(texts, s->n_elements);
-        KIT_TRY(make(request, s, s->old.shape, n_bytes, &state, &bytes));
-        kit_string_list_encode(texts, s->n_elements, bytes);
-        return finish(s, state);
+        KIT_TRY(make(request, s, s->old.shape, n_bytes, &state, &buffer));
+        kit_string_list_encode(texts, s->n_elements, buffer.bytes);
+        return finish(s, state, &buffer);
 }
 
 static TRITONSERVER_Error *step_texts(TRITONBACKEND_Request *request, const struct step *s) {
@@ -232,27 +236,30 @@ static TRITONSERVER_Error *step_texts(TRITONBACKEND_Request *request, const stru
 static TRITONSERVER_Error *step_one(TRITONBACKEND_Request       *request,
                                     const struct kit_json_value *state, struct step *s) {
         const char *input = kit_json_string(kit_json_find(state, "input_name"), "");
-        const void *bytes;
+        const void *bytes, *at;
 
         s->output = kit_json_string(kit_json_find(state, "output_name"), "");
         s->has_open_dim = has_open_dim(state);
         KIT_TRY(kit_input_open(request, input, &s->old));
-        KIT_TRY(kit_input_borrow(&s->old, &bytes));
+        KIT_TRY(testing_borrow(s->instance, &s->old, &bytes, &at));
         KIT_TRY(kit_count_elements(s->old.shape, s->old.n_dims, input, &s->n_elements));
-        s->bytes = s->addresses->read = bytes;
+        s->bytes = bytes;
+        s->addresses->read = at;
         return s->old.type == TRITONSERVER_TYPE_BYTES ? step_texts(request, s)
                                                       : step_numbers(request, s);
 }
 
-TRITONSERVER_Error *testing_states_step(const struct testing_model *model,
+TRITONSERVER_Error *testing_states_step(const struct testing_instance *instance,
                                         TRITONBACKEND_Request *request, bool is_left,
                                         struct testing_addresses *ret) {
         const struct kit_json_value *list =
-                kit_json_find(kit_json_root(model->kit.config), "sequence_batching/state");
+                kit_json_find(kit_json_root(instance->model->kit.config),
+                              "sequence_batching/state");
 
         for (const struct kit_json_value *at = list != NULL ? list->first : NULL; at != NULL;
              at = at->next) {
-                struct step s = { .value = testing_first_value(request),
+                struct step s = { .instance = instance,
+                                  .value = testing_first_value(instance, request),
                                   .is_left = is_left,
                                   .addresses = ret };
 

@@ -159,7 +159,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportMemoryUsage(
         API_NEEDS(instance);
         if (usage_size > 0)
                 API_NEEDS(usage);
-        return api_report_memory(__func__, INSTANCE(instance)->model, usage, usage_size);
+        return api_report_memory(__func__, INSTANCE(instance)->model, instance, usage, usage_size);
 }
 
 TRITONSERVER_Error *NESO_ModelInstanceExecutionStart(TRITONBACKEND_ModelInstance *instance,

@@ -303,7 +303,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void
 #define MAX_MEMORY_USAGES 64
 
 TRITONSERVER_Error *api_report_memory(const char *function, struct backend_model *model,
-                                      TRITONSERVER_BufferAttributes **usage, uint32_t n) {
+                                      const void *owner, TRITONSERVER_BufferAttributes **usage,
+                                      uint32_t n) {
         struct memory_usage list[MAX_MEMORY_USAGES];
 
         if (n > MAX_MEMORY_USAGES)
@@ -317,8 +318,10 @@ TRITONSERVER_Error *api_report_memory(const char *function, struct backend_model
                                                  .id = a->memory_id,
                                                  .byte_size = a->byte_size };
         }
-        if (model->stats != NULL)
-                model_stats_set_memory(model->stats, list, n);
+        if (!memory_reports_set(&model->memory, owner, list, n))
+                return error_to_api(error_new(ERR_UNAVAILABLE,
+                                              "out of memory for %u memory usages of model '%s'", n,
+                                              model->name));
         return NULL;
 }
 
@@ -328,5 +331,5 @@ TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model    
         API_NEEDS(model);
         if (usage_size > 0)
                 API_NEEDS(usage);
-        return api_report_memory(__func__, MODEL(model), usage, usage_size);
+        return api_report_memory(__func__, MODEL(model), model, usage, usage_size);
 }

@@ -9,6 +9,8 @@
 
 struct backend_model;
 
-/* TRITONBACKEND_Model[Instance]ReportMemoryUsage: replaces the values that the statistics report. */
+/* TRITONBACKEND_Model[Instance]ReportMemoryUsage: replaces what `owner`, the model or an instance, has reported
+ * (observe/memory_reports.h). */
 TRITONSERVER_Error *api_report_memory(const char *function, struct backend_model *model,
-                                      TRITONSERVER_BufferAttributes **usage, uint32_t n);
+                                      const void *owner, TRITONSERVER_BufferAttributes **usage,
+                                      uint32_t n);

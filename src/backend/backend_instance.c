@@ -51,23 +51,23 @@ static void refuse_all(struct request **requests, uint32_t n, enum failure_reaso
 
 /* Copies inputs that lie on devices to the host, for a backend that does not look there. Refuses the requests
  * for which that fails, and returns the number of the others, which become the first of the array. The place
- * of a sequence's request may be that of its slot: then all are refused. */
+ * of a sequence's request may be that of its slot: then all are refused, but sequence_batch.c has copied such
+ * inputs before it filled the slots. */
 static COLD uint32_t bring_inputs(struct backend_instance *in, struct request **requests,
                                   uint32_t n) {
         uint64_t start_ns = backend_instance_execution_start(in);
+        uint64_t first_ns = 0; /* when the first copy began; 0: there is none */
         uint32_t n_kept = 0;
-        bool     has_copied = false;
 
         if (requests[0]->model->takes_device_memory)
                 return n;
         for (uint32_t i = 0; i < n; i++) {
                 struct request *req = requests[i];
-                AUTO_ERROR      err = NULL;
+                AUTO_ERROR err = req->has_device_inputs ? host_inputs_copy(req, start_ns) : NULL;
+                uint64_t   copied_ns = host_inputs_start(req);
 
-                if (req->has_device_inputs) {
-                        err = host_inputs_copy(req, start_ns);
-                        has_copied = has_copied || req->has_host_copies;
-                }
+                if (copied_ns != 0 && (first_ns == 0 || copied_ns < first_ns))
+                        first_ns = copied_ns;
                 if (err == NULL) {
                         requests[n_kept++] = req;
                 } else if (in->model->has_sequences) {
@@ -77,8 +77,7 @@ static COLD uint32_t bring_inputs(struct backend_instance *in, struct request **
                         request_refuse(req, err, FAILURE_OTHER);
                 }
         }
-        atomic_store_explicit(&in->copies_start_ns, has_copied ? start_ns : 0,
-                              memory_order_relaxed);
+        atomic_store_explicit(&in->copies_start_ns, first_ns, memory_order_relaxed);
         return n_kept;
 }
 
@@ -246,6 +245,7 @@ void backend_instance_free(struct backend_instance *in) {
                                   in->model->name, err->message);
         }
         leave_shared(in);
+        memory_reports_remove(&in->model->memory, in);
         message_free(in->host_policy);
         free(in->file);
         free(in->name);

@@ -21,6 +21,7 @@ struct error *backend_model_start(struct backend_model *m) {
 
         m->place = (struct plugin_place){ m->backend->path, m->name, m->version };
         shared_objects_init(&m->shared);
+        memory_reports_init(&m->memory);
         m->is_started = true;
         if (initialise == NULL)
                 return NULL;
@@ -39,8 +40,10 @@ void backend_model_stop(struct backend_model *m) {
                         log_error("backend '%s' failed to finalize model '%s' version %lld: %s",
                                   m->backend->name, m->name, (long long)m->version, err->message);
         }
-        if (m->is_started)
+        if (m->is_started) {
                 shared_objects_done(&m->shared);
+                memory_reports_done(&m->memory);
+        }
         m->is_started = false;
         backend_unref(STEAL(m->backend));
 }

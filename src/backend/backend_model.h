@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "backend/shared_objects.h"
 #include "config/model_config.h"
+#include "observe/memory_reports.h"
 
 struct model_stats;
 
@@ -35,6 +36,7 @@ struct backend_model {
         struct plugin_place place;    /* of calls about this model; set by backend_model_start() */
         void               *state;    /* the backend's own */
         struct shared_objects shared; /* of its instances; while is_started */
+        struct memory_reports memory; /* its own and its instances'; while is_started */
 };
 
 /* Calls TRITONBACKEND_ModelInitialize. The caller has filled in `m`, with state NULL. */

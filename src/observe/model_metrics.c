@@ -171,13 +171,13 @@ struct model_stats *model_stats_new(struct model_metrics             *metrics,
         s->metrics = metrics;
         s->has_cache = options->has_cache;
         s->is_decoupled = options->is_decoupled;
+        s->memory = options->memory;
         list_init(&s->load.sources);
         s->load.gone.oldest_ns = CLOCK_NEVER;
         make_labels(s, options);
         make_shards(s);
         make_responses(&s->responses, options);
         mutex_init(&s->exemplars.lock, LOCK_METRIC);
-        mutex_init(&s->memory_lock, LOCK_METRIC);
         atomic_init(&s->wall_offset_ns, clock_wall_ns() - clock_now_ns());
         return s;
 }
@@ -197,8 +197,6 @@ void model_stats_free(struct model_stats *s) {
         free(s->responses.first_counts);
         mutex_done(&s->exemplars.lock);
         free(s->exemplars.items);
-        mutex_done(&s->memory_lock);
-        free(s->memory);
         free(s->labels);
         free(s->gpu_labels);
         for (size_t i = 0; i < ARRAY_LEN(s->failure_labels); i++)

@@ -232,35 +232,6 @@ void model_stats_first_response(struct model_stats *s, uint64_t since_start_ns) 
         r->first_sum_ns += since_start_ns;
 }
 
-/* Copies a list and its type strings into one allocation. */
-static struct memory_usage *copy_memory(const struct memory_usage *usage, size_t n) {
-        size_t               bytes = n * sizeof(*usage);
-        struct memory_usage *copy;
-        char                *text;
-
-        if (n == 0)
-                return NULL;
-        for (size_t i = 0; i < n; i++)
-                bytes += strlen(usage[i].type) + 1;
-        copy = mem_alloc(bytes);
-        text = (char *)&copy[n];
-        for (size_t i = 0; i < n; i++) {
-                copy[i] = usage[i];
-                copy[i].type = text;
-                text = stpcpy(text, usage[i].type) + 1;
-        }
-        return copy;
-}
-
-void model_stats_set_memory(struct model_stats *s, const struct memory_usage *usage, size_t n) {
-        struct memory_usage *copy = copy_memory(usage, n);
-
-        MUTEX_GUARD(&s->memory_lock);
-        free(s->memory);
-        s->memory = copy;
-        s->n_memory = n;
-}
-
 static void add_all(uint64_t *to, const uint64_t *more, size_t n) {
         for (size_t i = 0; i < n; i++)
                 to[i] += more[i];
@@ -389,9 +360,8 @@ void model_stats_read(struct model_stats *s, struct model_stats_snapshot *ret) {
         read_sums(s, ret);
         read_batches(s, ret);
         read_responses(s, ret);
-        MUTEX_GUARD(&s->memory_lock);
-        ret->memory = copy_memory(s->memory, s->n_memory);
-        ret->n_memory = s->n_memory;
+        if (s->memory != NULL)
+                ret->memory = memory_reports_sum(s->memory, &ret->n_memory);
 }
 
 void model_stats_snapshot_done(struct model_stats_snapshot *snapshot) {

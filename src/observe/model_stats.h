@@ -66,6 +66,7 @@ struct model_stats_options {
         bool                       is_decoupled;  /* response_stats, first-response histogram */
         bool                       has_sequences; /* families of sequences are printed */
         bool                       has_batches;   /* families of batching are printed */
+        struct memory_reports     *memory; /* borrowed: outlives the statistics; NULL: none */
         /* Bounds in ms of nv_inference_first_response_histogram_ms (model configuration:
          * model_metrics), ascending; NULL: 100, 500, 2000, 5000. */
         const double *first_response_ms;
@@ -140,13 +141,6 @@ void model_stats_response(struct model_stats *s, uint32_t index, enum response_o
 /* Counts the first response of a request of a decoupled model, sent `since_start_ns` after the start. */
 void model_stats_first_response(struct model_stats *s, uint64_t since_start_ns);
 
-struct memory_usage {
-        const char *type; /* "CPU", … */
-        int64_t     id;
-        uint64_t    byte_size;
-};
-void model_stats_set_memory(struct model_stats *s, const struct memory_usage *usage, size_t n);
-
 struct stats_pair {
         uint64_t count;
         uint64_t ns;
@@ -173,7 +167,7 @@ struct model_stats_snapshot {
         size_t                 n_batches;
         struct response_stats *responses; /* owned; ascending index */
         size_t                 n_responses;
-        struct memory_usage   *memory; /* owned, with its type strings */
+        struct memory_usage   *memory; /* owned */
         size_t                 n_memory;
 };
 

@@ -15,6 +15,7 @@
 #include "observe/batch_table.h"
 #include "observe/load_meter.h"
 #include "observe/load_window.h"
+#include "observe/memory_reports.h"
 #include "observe/model_stats.h"
 #include "observe/prometheus.h"
 
@@ -129,9 +130,7 @@ struct model_stats {
         struct stats_exemplars exemplars;
         _Atomic uint64_t       wall_offset_ns; /* wall clock - monotonic clock */
 
-        struct mutex         memory_lock; /* rank LOCK_METRIC; guards memory */
-        struct memory_usage *memory;      /* owned, with its type strings */
-        size_t               n_memory;
+        struct memory_reports *memory; /* borrowed; NULL: none */
 };
 
 static_assert(sizeof(struct padded_shard) % CACHE_LINE_BYTES == 0, "shards keep the alignment");

@@ -99,7 +99,9 @@ static void set_devices(struct loaded_model *l) {
 
         l->backend.device = d.first;
         l->model.device = d.only;
-        l->model.takes_device_memory = d.has_no_cpu && can_use_gpus(l->backend.backend) &&
+        /* A group that says KIND_GPU is right about a backend that only prefers the CPU. */
+        l->model.takes_device_memory = d.has_no_cpu &&
+                                       (d.first != GPU_HOST || can_use_gpus(l->backend.backend)) &&
                                        !l->backend.backend->wants_host_memory;
 }
 

@@ -410,13 +410,27 @@ static struct error *make_missing(struct model_update *u, const struct seat *mis
         return err;
 }
 
+/* --model-load-gpu-limit, of the devices that get more instances. */
+static struct error *check_load_limits(const struct model_update *u, const struct seat *missing,
+                                       size_t n) {
+        const struct loaded_model *l = u->model;
+
+        for (size_t i = 0; i < n; i++)
+                if (missing[i].count > 0 && missing[i].device != GPU_HOST)
+                        TRY(error_wrap(gpu_check_load(l->env->gpus, missing[i].device),
+                                       "can not load model '%s'", l->label));
+        return NULL;
+}
+
 static struct error *prepare(struct model_update *u) {
         size_t        n;
         struct seat  *seats = list_seats(u->config->shown->pb, &n);
         struct error *err;
 
         keep_fitting(u, seats, n);
-        err = make_missing(u, seats, n);
+        err = check_load_limits(u, seats, n);
+        if (err == NULL)
+                err = make_missing(u, seats, n);
         free(seats);
         return err;
 }

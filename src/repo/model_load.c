@@ -121,6 +121,7 @@ static void make_stats(struct loaded_model *l) {
                                         .tags = tags,
                                         .n_tags = pb->n_metric_tags,
                                         .has_cache = l->model.cache != NULL,
+                                        .memory = l->backend.is_started ? &l->backend.memory : NULL,
                                         .is_decoupled = l->model.is_decoupled,
                                         .has_sequences = has_sequences,
                                         .has_batches = sched_has_batches(l->model.config) });

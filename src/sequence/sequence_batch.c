@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sequence/sequence_batch.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "config/shape.h"
+#include "infer/host_inputs.h"
 #include "infer/implicit_state.h"
 #include "infer/inner_request.h"
 #include "infer/model.h"
@@ -388,9 +390,33 @@ static void note_execution(struct request *req) {
         req->flags = REQUEST_SEQUENCE_END;
 }
 
+/* Copies inputs that lie on devices to the host, for a backend that does not look there: later the place of a request
+ * is that of its slot, and none could be refused alone. Returns the number of requests that are left. */
+static COLD uint32_t bring_inputs(struct request **requests, uint32_t n) {
+        uint64_t now_ns = clock_now_ns();
+        uint32_t n_kept = 0;
+
+        for (uint32_t i = 0; i < n; i++) {
+                struct request *req = requests[i];
+                AUTO_ERROR      err = req->has_device_inputs ? host_inputs_copy(req, now_ns) : NULL;
+
+                if (err == NULL)
+                        requests[n_kept++] = req;
+                else
+                        request_refuse(req, err, FAILURE_OTHER);
+        }
+        return n_kept;
+}
+
 static void execute_batch(struct executor *base, struct request **requests, uint32_t n) {
         struct sequence_instance *in = CONTAINER_OF(base, struct sequence_instance, base);
+        const struct model       *model = in->batching->model;
 
+        if (model->gpus != NULL && !model->takes_device_memory) {
+                n = bring_inputs(requests, n);
+                if (n == 0)
+                        return;
+        }
         if (in->batching->closes)
                 for (uint32_t i = 0; i < n; i++)
                         note_execution(requests[i]);

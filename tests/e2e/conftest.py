@@ -21,6 +21,8 @@ import time
 
 import pytest
 
+from on_gpus import on_gpus
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("NESO_BUILD", ROOT / "build"))
 START_SECONDS = float(os.environ.get("NESO_START_SECONDS", "60"))
@@ -32,14 +34,23 @@ TLS = os.environ.get("NESO_TEST_TLS")
 TLS_OPTIONS = [f"--{name}-{what}" for name in ("http", "grpc") for what in (
     "use-ssl=true", f"server-cert={TLS}/server.pem", f"server-key={TLS}/server.key")] if TLS else []
 
-# "1": every process finds stand-ins of GPUs (tests/gpu), and models of the identity backend run there. "make gpu"
+# "1": every process finds stand-ins of GPUs (tests/gpu), and models of our backends run there (on_gpus.py). "make gpu"
 # runs some modules a second time so.
 ON_GPU = os.environ.get("NESO_TESTS_ON_GPU") == "1"
+BACKENDS_FOLDER = BUILD / "backends"
 if ON_GPU:
     GPU_REPORT = pathlib.Path(tempfile.mkdtemp(prefix="neso_gpu.")) / "report"
     GPU_BACKEND = BUILD / "tests" / "e2e" / "libtriton_gpu.so"
     os.environ["LD_LIBRARY_PATH"] = f"{BUILD / 'tests' / 'gpu'}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
     os.environ["NESO_FAKE_GPU_REPORT"] = str(GPU_REPORT)
+    BACKENDS_FOLDER = GPU_REPORT.parent / "backends"
+    for _name in ("gpu", "testing"):
+        (BACKENDS_FOLDER / _name).mkdir(parents=True)
+    (BACKENDS_FOLDER / "gpu" / GPU_BACKEND.name).symlink_to(GPU_BACKEND)
+    (BACKENDS_FOLDER / "testing" / "libtriton_testing.so").symlink_to(BUILD / "tests/e2e/on_gpu/libtriton_testing.so")
+    for _path in (BUILD / "backends").iterdir():
+        if _path.name != "testing":
+            (BACKENDS_FOLDER / _path.name).symlink_to(_path)
 
 SERVICES = {
     "http": re.compile(r"Started HTTPService at ([^\s\"]+):(\d+)"),
@@ -85,14 +96,11 @@ def write_repository(folder, models):
 
 
 def on_gpu(folder, config):
-    """The same model with the backend "gpu", which does what the identity backend does without parameters, and all
-    of its instances on GPUs; any other model as it is."""
-    pattern = re.compile(r'backend:\s*"identity"')
-    if not isinstance(config, str) or not pattern.search(config) or "parameters" in config:
-        return config
-    (folder / GPU_BACKEND.name).symlink_to(GPU_BACKEND)
-    config = pattern.sub('backend: "gpu"', config).replace("KIND_CPU", "KIND_GPU")
-    return config if "instance_group" in config else config + "\ninstance_group { kind: KIND_GPU }\n"
+    """As on_gpus(); with the backend "gpu" in the model's folder, where every program of ours finds it."""
+    changed = on_gpus(config)
+    if changed != config and 'backend: "gpu"' in changed and not (folder / GPU_BACKEND.name).exists():
+        (folder / GPU_BACKEND.name).symlink_to(GPU_BACKEND)
+    return changed
 
 
 class Server:
@@ -117,7 +125,7 @@ class Server:
 
     def program(self):
         """The beginning of its command; a subclass may start another installation."""
-        return [str(BUILD / "neso"), "serve", f"--backend-directory={BUILD / 'backends'}"]
+        return [str(BUILD / "neso"), "serve", f"--backend-directory={BACKENDS_FOLDER}"]
 
     def _read(self):
         for line in self.process.stdout:
@@ -194,6 +202,15 @@ def require_build(backends):
     for name in backends:
         if not (BUILD / "backends" / name / f"libtriton_{name}.so").exists():
             pytest.skip(f"backend {name} is not built")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_gpu(request):
+    """ONE_GPU of the module, for on_gpus.py, also in programs that it starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        if getattr(request.module, "ONE_GPU", False):
+            patch.setenv("NESO_TESTS_ONE_GPU", "1")
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@
  *     cpu_outputs     "true": outputs and states are asked for in main memory
  *     cpu_inputs      "true": inputs are asked for in main memory
  *     unsynchronised  "true": outputs in main memory are filled without a wait for the stream: what tests must notice
+ *     reports         "true": the model reports 100 bytes of main memory, each instance 1000 of its own
  *     scratch         "server": scratch memory comes from TRITONBACKEND_MemoryManagerAllocate()
  *
  * Any output named WHERE is INT32 [n, 2]: memory type and id of each of the n inputs, in the order of the
@@ -77,7 +78,7 @@ enum operation { IDENTITY, ADD, STATE, APPEND };
 struct gpu_model {
         struct kit_model             kit;
         enum operation               operation;
-        bool                         cpu_outputs, cpu_inputs, is_unsynchronised;
+        bool                         cpu_outputs, cpu_inputs, is_unsynchronised, reports;
         TRITONBACKEND_MemoryManager *manager; /* NULL: scratch memory is the driver's */
 };
 
@@ -629,6 +630,26 @@ static TRITONSERVER_Error *read_operation(struct gpu_model *model) {
                          model->kit.name, name);
 }
 
+/* One usage, of the instance if there is one, else of the model. */
+static TRITONSERVER_Error *report(TRITONBACKEND_Model *model, TRITONBACKEND_ModelInstance *instance,
+                                  TRITONSERVER_MemoryType type, int64_t id, size_t n_bytes) {
+        TRITONSERVER_BufferAttributes *usage;
+        TRITONSERVER_Error            *err;
+
+        KIT_TRY(TRITONSERVER_BufferAttributesNew(&usage));
+        err = TRITONSERVER_BufferAttributesSetMemoryType(usage, type);
+        if (err == NULL)
+                err = TRITONSERVER_BufferAttributesSetMemoryTypeId(usage, id);
+        if (err == NULL)
+                err = TRITONSERVER_BufferAttributesSetByteSize(usage, n_bytes);
+        if (err == NULL)
+                err = instance != NULL
+                              ? TRITONBACKEND_ModelInstanceReportMemoryUsage(instance, &usage, 1)
+                              : TRITONBACKEND_ModelReportMemoryUsage(model, &usage, 1);
+        kit_error_log(TRITONSERVER_BufferAttributesDelete(usage), "attributes");
+        return err;
+}
+
 static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct gpu_model *model) {
         const char            *scratch;
         TRITONBACKEND_Backend *backend;
@@ -638,6 +659,9 @@ static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct gpu_mo
         KIT_TRY(kit_model_parameter_bool(&model->kit, "cpu_outputs", &model->cpu_outputs));
         KIT_TRY(kit_model_parameter_bool(&model->kit, "cpu_inputs", &model->cpu_inputs));
         KIT_TRY(kit_model_parameter_bool(&model->kit, "unsynchronised", &model->is_unsynchronised));
+        KIT_TRY(kit_model_parameter_bool(&model->kit, "reports", &model->reports));
+        if (model->reports)
+                KIT_TRY(report(triton, NULL, TRITONSERVER_MEMORY_CPU, 0, 100));
         scratch = kit_model_parameter(&model->kit, "scratch");
         if (scratch != NULL && strcmp(scratch, "server") == 0) {
                 KIT_TRY(TRITONBACKEND_ModelBackend(triton, &backend));
@@ -712,6 +736,8 @@ static TRITONSERVER_Error *open_instance(TRITONBACKEND_ModelInstance *triton,
         KIT_TRY(TRITONBACKEND_ModelInstanceDeviceId(triton, &device));
         if (kind == TRITONSERVER_INSTANCEGROUPKIND_GPU)
                 KIT_TRY(open_device(instance, device));
+        if (instance->model->reports)
+                KIT_TRY(report(NULL, triton, own_type(instance), own_id(instance), 1000));
         return TRITONBACKEND_ModelInstanceSetState(triton, instance);
 }
 

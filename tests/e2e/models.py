@@ -9,8 +9,9 @@ import time
 import grpc
 import requests
 
-from conftest import Server, write_repository
+from conftest import ON_GPU, Server, write_repository
 from grpc_stubs import Client, open_channel
+from on_gpus import on_gpus
 
 EXPLICIT = ("--model-control-mode=explicit",)
 SECONDS = 20
@@ -72,6 +73,8 @@ def write(server, path, content):
     """By a rename, so that no reader sees half of it."""
     target = server.repository / path
     target.parent.mkdir(parents=True, exist_ok=True)
+    if ON_GPU and target.name == "config.pbtxt":
+        content = on_gpus(content)
     other = target.parent / f".{target.name}.new"
     other.write_bytes(content if isinstance(content, bytes) else content.encode())
     os.rename(other, target)
@@ -121,7 +124,7 @@ def model_config(server, name):
 def load(server, name, expected=200, config=None, **files):
     parameters = {key: base64.b64encode(value).decode() for key, value in files.items()}
     if config is not None:
-        parameters["config"] = config
+        parameters["config"] = on_gpus(config) if ON_GPU else config
     reply = requests.post(f"{server.url}/v2/repository/models/{name}/load",
                           json={"parameters": parameters} if parameters else None, timeout=SECONDS)
     assert expected in (None, reply.status_code), reply.text
@@ -148,7 +151,7 @@ def control(server, way, verb, name, stubs, config=None, **files):
         method = "RepositoryModelLoad" if verb == "load" else "RepositoryModelUnload"
         request = getattr(client.pb, f"{method}Request")(model_name=name)
         if config is not None:
-            request.parameters["config"].string_param = config
+            request.parameters["config"].string_param = on_gpus(config) if ON_GPU else config
         for key, value in files.items():
             request.parameters[key].bytes_param = value
         try:

@@ -15,13 +15,19 @@ import threading
 import grpc
 import requests
 
-from conftest import BUILD, Server, write_repository
+from conftest import BUILD, ON_GPU, Server, write_repository
 from grpc_stubs import SECONDS, Client, open_channel
 from infer_ways import CODES, texts_of
 from models import NAMES, wait_until
+from on_gpus import on_gpus
 
 WAYS = ("http", "grpc", "c")
 MODES = {"none": 0, "poll": 1, "explicit": 2}
+
+
+def sent(config):
+    """The configuration that a load brings along."""
+    return on_gpus(config) if ON_GPU else config
 
 
 @dataclasses.dataclass
@@ -90,7 +96,7 @@ class OverHttp(Place):
     def order(self, verb, name, config=None, **files):
         parameters = {key: base64.b64encode(value).decode() for key, value in files.items()}
         if config is not None:
-            parameters["config"] = config
+            parameters["config"] = sent(config)
         reply = requests.post(f"{self._url}/repository/models/{name}/{verb}",
                               json={"parameters": parameters}, timeout=SECONDS)
         return None if reply.status_code == 200 else (NAMES[reply.status_code],
@@ -141,7 +147,7 @@ class OverGrpc(Place):
         method = f"RepositoryModel{verb.capitalize()}"
         request = getattr(self._client.pb, f"{method}Request")(model_name=name)
         if config is not None:
-            request.parameters["config"].string_param = config
+            request.parameters["config"].string_param = sent(config)
         for key, value in files.items():
             request.parameters[key].bytes_param = value
         try:
@@ -266,7 +272,7 @@ class OverC(Place):
 
     def order(self, verb, name, config=None, **files):
         if config is not None:
-            files["config"] = config.encode()
+            files["config"] = sent(config).encode()
         code, text = self.server.ask(verb, name, *(f"{key}={value.hex()}"
                                                    for key, value in files.items()))
         return None if code < 0 else (CODES[code], text)

@@ -23,6 +23,7 @@ from test_dynamic_batching import (Crowd, batches, batching, body, infer, output
                                    tensor)
 
 BACKENDS = ("identity", "testing")
+ONE_GPU = True
 OUTPUTS = ("OUTPUT0", "BATCH_ROWS", "INSTANCE")
 RANDOM_SECONDS = float(os.environ.get("NESO_RANDOM_SECONDS", "2"))
 

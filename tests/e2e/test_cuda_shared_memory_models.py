@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CUDA shared memory and models with instances on GPUs: a tensor in a region is used where it lies."""
+import concurrent.futures
 import struct
 
 import numpy
@@ -7,8 +8,10 @@ import pytest
 import requests
 
 from cuda_client import Memory
+from gate import Gate, gated
 from gpus import model_text, opens_gpu_server
 from grpc_stubs import SECONDS, client, stubs  # noqa: F401
+from scrape import wait_for_pending
 from test_cuda_shared_memory import OPTIONS, PAGE, Grpc, Http, Region, is_open, wait_until_closed
 from test_shared_memory import Later, Object, assert_refused, place
 
@@ -141,3 +144,47 @@ def test_unregistered_while_used(api, server):
                     assert "Unable to find shared memory region: 'r'" in str(err)
         wait_until_closed(server)
         assert not is_open(server)
+
+
+@pytest.mark.parametrize("strategy", ["direct { }", "oldest { max_candidate_sequences: 4 }"], ids=("direct", "oldest"))
+def test_a_failed_copy_refuses_its_request_of_a_batch_of_sequences(tmp_path, strategy):
+    """The other sequences of the batch go on, and those of slots stay in their slots."""
+    control = tmp_path / "control"
+    control.write_text("")
+    text = ('backend: "testing" max_batch_size: 4 instance_group { kind: KIND_CPU }\n'
+            'input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 }\n'
+            'output { name: "SUM" data_type: TYPE_INT32 dims: 1 }\n'
+            'output { name: "REQUESTS" data_type: TYPE_INT32 dims: 1 }\n'
+            f"sequence_batching {{ max_sequence_idle_microseconds: 60000000 {strategy} }}\n")
+
+    def infer(sequence, value, start=True, end=False):
+        tensor = {"name": "INPUT0", "datatype": "INT32", "shape": [1, 1]}
+        tensor.update({"data": [value]} if value is not None else {"parameters": place(("r", 0, 4))})
+        return requests.post(f"{server.url}/v2/models/m/infer", timeout=SECONDS, json={
+            "parameters": {"sequence_id": sequence, "sequence_start": start, "sequence_end": end},
+            "inputs": [tensor]})
+
+    def sums(reply):
+        assert reply.status_code == 200, reply.text
+        return {output["name"]: output["data"][0] for output in reply.json()["outputs"]}
+
+    with opens_gpu_server(tmp_path, {"m": gated(text)}, "--exit-timeout-secs=8", *OPTIONS,
+                          CONTROL=control) as server, concurrent.futures.ThreadPoolExecutor() as pool, \
+            Region(Http(server), struct.pack("<i", 7) + bytes(PAGE)), Gate(server, "m") as gate:
+        first = pool.submit(infer, 1, 1)
+        gate.wait()
+        others = [pool.submit(infer, 2, 2)]
+        wait_for_pending(server, "m", 1)
+        failing = pool.submit(infer, 3, None)
+        wait_for_pending(server, "m", 2)
+        others.append(pool.submit(infer, 4, 4))
+        wait_for_pending(server, "m", 3)
+        control.write_text("FAIL=cuMemcpyDtoHAsync:1+:700\n")
+        gate.open(2)
+        assert sums(first.result())["SUM"] == 1
+        refused = failing.result()
+        assert refused.status_code == 503 and "an input cannot be copied from a device" in refused.text
+        assert [sums(other.result())["SUM"] for other in others] == [2, 4]
+        control.write_text("")
+        gate.open(3)
+        assert [sums(infer(sequence, 10, False, True))["SUM"] for sequence in (1, 2, 4)] == [11, 12, 14]

@@ -113,6 +113,38 @@ def test_backend_for_the_cpu(tmp_path):
         infer_ok(server)
 
 
+def test_a_group_on_gpus_of_a_backend_that_prefers_the_cpu(tmp_path):
+    """What the group says counts: tensors stay on the GPU between its steps."""
+    step = ('step {{ model_name: "{}" model_version: -1 input_map {{ key: "INPUT0" value: "{}" }} '
+            'output_map {{ key: "{}" value: "{}" }} }}')
+    models = {
+        "first": model_text(gpus=[0]), "second": model_text(gpus=[0]),
+        "both": 'platform: "ensemble" max_batch_size: 0\n'
+                'input { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] }\n'
+                'output { name: "OUT" data_type: TYPE_INT32 dims: [ -1, 2 ] }\nensemble_scheduling { '
+                + step.format("first", "IN", "OUTPUT0", "T") + step.format("second", "T", "WHERE", "OUT") + " }\n",
+    }
+    with opens_gpu_server(tmp_path, models, "--backend-config=gpu,preferred=KIND_CPU") as server:
+        reply = requests.post(f"{server.url}/v2/models/both/infer", timeout=20, json={
+            "inputs": [{"name": "IN", "datatype": "FP32", "shape": [2], "data": [1, 2]}]})
+        assert reply.status_code == 200, reply.text
+        assert reply.json()["outputs"][0]["data"] == [2, 0]  # memory of GPU 0
+
+
+def test_reports_of_memory(tmp_path):
+    """The statistics add up what the model and its instances have reported; a report goes with its instance."""
+    def usage(server):
+        reply = requests.get(f"{server.url}/v2/models/m/stats", timeout=20)
+        return [(one["type"], one["id"], one["byte_size"]) for one in reply.json()["model_stats"][0]["memory_usage"]]
+
+    with opens_gpu_server(tmp_path, {"m": model_text(gpus=[0, 1], count=2, reports="true")}, *EXPLICIT,
+                          "--load-model=m") as server:
+        assert sorted(usage(server)) == [("CPU", 0, 100), ("GPU", 0, 2000), ("GPU", 1, 2000)]
+        (server.repository / "m" / "config.pbtxt").write_text(model_text(gpus=[0, 1], count=1, reports="true"))
+        load(server, "m")
+        assert sorted(usage(server)) == [("CPU", 0, 100), ("GPU", 0, 1000), ("GPU", 1, 1000)]
+
+
 def test_updates(server):
     """The instances follow the configuration, on the same devices and on others, and back to the CPU."""
     for group in ("instance_group { kind: KIND_GPU gpus: 0 }",
@@ -145,7 +177,8 @@ def test_rate_limiter_counts_by_device(tmp_path, device, is_loaded):
 
 
 def test_load_limit(tmp_path):
-    """A device that is used beyond its limit takes no further model; another one does. What serves may change."""
+    """A device that is used beyond its limit takes no further model and no further instance of one; another device
+    does. What serves goes on, and may have fewer instances."""
     models = {"a": model_text("add", gpus=[0], scratch="server"), "b": model_text(gpus=[0]),
               "c": model_text(gpus=[1])}
 
@@ -164,8 +197,23 @@ def test_load_limit(tmp_path):
         infer_ok(server, "c")
         configured(server, "instance_group { kind: KIND_GPU gpus: 0 count: 2 }", name="a", op="add",
                    scratch="server")
-        load(server, "a")
+        reply = load(server, "a", expected=None)
+        assert reply.status_code == 400
+        assert "can not load model 'a'" in server.text()
         add()
+        assert groups(server, "a")[0][2] == 1
+
+
+def test_an_update_with_fewer_instances_is_not_limited(tmp_path):
+    two = model_text("add", gpus=[0], count=2, scratch="server")
+    with opens_gpu_server(tmp_path, {"m": two}, *EXPLICIT, "--load-model=m", "--model-load-gpu-limit=0:0.0") as server:
+        reply = requests.post(f"{server.url}/v2/models/m/infer", timeout=SECONDS, json={
+            "inputs": [{"name": name, "shape": [2], "datatype": "FP32", "data": [1, 2]}
+                       for name in ("INPUT0", "INPUT1")]})
+        assert reply.status_code == 200, reply.text
+        configured(server, "instance_group { kind: KIND_GPU gpus: 0 count: 1 }", name="m", op="add", scratch="server")
+        load(server, "m")
+        assert groups(server, "m")[0][2] == 1
 
 
 def test_metrics_name_the_gpu(tmp_path):

@@ -26,6 +26,7 @@ from scrape import wait_for_pending
 from models import (EXPLICIT, control, index, infer, is_server_ready, load, model_config,
                     opens_server, model_text, unload, wait_for_index, wait_until, write)
 
+ONE_GPU = True
 BACKENDS = ("identity", "testing")
 
 POLL_ERROR = "failed to load '{0}', failed to poll from model repository"
@@ -352,7 +353,7 @@ def test_the_model_serves_while_instances_are_made(explicit, name):
     write(explicit, f"{name}/config.pbtxt", model_text(count=2))
     load(explicit, name)
     two = serials(explicit, name, 2)
-    broken = model_text(count=3).replace("KIND_CPU", "KIND_GPU")
+    broken = model_text(count=3).replace("KIND_CPU", "KIND_GPU gpus: [ 99 ]")
     write(explicit, f"{name}/config.pbtxt", broken)
     assert load(explicit, name, expected=None).status_code == 400
     assert serials(explicit, name, 2) == two

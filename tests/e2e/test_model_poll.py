@@ -18,6 +18,7 @@ from models import (control, index, infer, is_server_ready, load, model_config, 
                     opens_server, wait_for_index, wait_until, write)
 from scrape import metric
 
+ONE_GPU = True
 TAKES_SECONDS = 60
 
 BACKENDS = ("identity", "testing")

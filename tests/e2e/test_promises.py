@@ -20,6 +20,7 @@ from grpc_stubs import stubs  # noqa: F401
 from models import model_text, write
 from places import WAYS, open_place
 
+ONE_GPU = True
 TAKES_SECONDS = 17
 
 NOT_ALLOWED = ("UNAVAILABLE",

@@ -19,6 +19,7 @@ from models import (EXPLICIT, SECONDS, index, load, model_config, opens_server, 
 from scrape import metric, wait_for_metric, wait_for_pending
 from test_sequences import grpc_request, grpc_sum, infer, needs_start, post, refusal
 
+ONE_GPU = True
 TAKES_SECONDS = 20
 
 BACKENDS = ("testing",)

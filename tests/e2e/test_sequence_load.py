@@ -7,6 +7,7 @@ import pytest
 
 from conftest import BUILD, ROOT, require_build
 
+ONE_GPU = True
 TAKES_SECONDS = 12
 
 

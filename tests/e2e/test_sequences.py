@@ -15,9 +15,11 @@ import requests
 
 from gate import Gate, gated
 from grpc_stubs import SECONDS, Client, client, stubs  # noqa: F401
+from models import write
 from scrape import metric, wait_for_metric, wait_for_pending
 
 BACKENDS = ("testing",)
+ONE_GPU = True
 # Tests leave sequences whose idle time is long: the exit timeout ends them.
 OPTIONS = ("--model-control-mode=explicit", "--load-model=*", "--http-thread-count=2",
            "--exit-timeout-secs=8")
@@ -295,9 +297,6 @@ def test_a_thousand_sequences(stubs, server, name):  # noqa: F811
 
 def test_sums_while_instances_come_and_go(server):
     """Only the instance groups change: the sequences go on, on the instances where they are."""
-    folder = server.repository / "changing"
-    config = (folder / "config.pbtxt").read_text()
-
     def sequence(number):
         with requests.Session() as session:
             total, instances = 0, set()
@@ -312,7 +311,7 @@ def test_sums_while_instances_come_and_go(server):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         running = [pool.submit(sequence, number) for number in range(1, 41)]
         for count in (1, 4, 2, 3):
-            (folder / "config.pbtxt").write_text(config.replace("count: 2", f"count: {count}"))
+            write(server, "changing/config.pbtxt", MODELS["changing"].replace("count: 2", f"count: {count}"))
             reply = requests.post(f"{server.url}/v2/repository/models/changing/load", timeout=SECONDS)
             assert reply.status_code == 200, reply.text
         for one in running:

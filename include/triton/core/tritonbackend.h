@@ -432,8 +432,8 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEN
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model,
                                                                        void                *state);
 
-/* Reports the memory that the model takes, one entry per place; replaces what was reported. The
- * attributes stay the backend's. */
+/* Reports the memory that the model takes besides its instances, one entry per place; replaces the
+ * model's report before. The attributes stay the backend's. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(
         TRITONBACKEND_Model *model, TRITONSERVER_BufferAttributes **usage, uint32_t usage_size);
 
@@ -488,8 +488,8 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSetState(
         TRITONBACKEND_ModelInstance *instance, void *state);
 
-/* Reports the memory that the instance takes, one entry per place; replaces what was reported.
- * The attributes stay the backend's. */
+/* Reports the memory that the instance takes, one entry per place; replaces its report
+ * before, and goes with the instance. The attributes stay the backend's. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportMemoryUsage(
         TRITONBACKEND_ModelInstance *instance, TRITONSERVER_BufferAttributes **usage,
         uint32_t usage_size);

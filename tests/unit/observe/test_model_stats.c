@@ -243,37 +243,6 @@ static void test_short_memory_loses_only_the_response(void **state) {
         model_stats_snapshot_done(&s);
 }
 
-static void test_memory_is_replaced_and_copied(void **state) {
-        char                        type[] = "CPU";
-        const struct memory_usage   first[] = { { type, 0, 100 }, { "GPU", 1, 200 } };
-        const struct memory_usage   second[] = { { "CPU_PINNED", 2, 300 } };
-        struct model_stats_snapshot s, later, none;
-
-        (void)state;
-        model_stats_set_memory(stats, first, 2);
-        type[0] = 'X';
-        s = read_stats();
-        model_stats_set_memory(stats, second, 1);
-        later = read_stats();
-        model_stats_set_memory(stats, NULL, 0);
-        none = read_stats();
-        assert_int_equal(s.n_memory, 2);
-        assert_string_equal(s.memory[0].type, "CPU");
-        assert_int_equal(s.memory[0].id, 0);
-        assert_int_equal(s.memory[0].byte_size, 100);
-        assert_string_equal(s.memory[1].type, "GPU");
-        assert_int_equal(s.memory[1].id, 1);
-        assert_int_equal(s.memory[1].byte_size, 200);
-        assert_int_equal(later.n_memory, 1);
-        assert_string_equal(later.memory[0].type, "CPU_PINNED");
-        assert_int_equal(later.memory[0].byte_size, 300);
-        assert_int_equal(none.n_memory, 0);
-        assert_null(none.memory);
-        model_stats_snapshot_done(&s);
-        model_stats_snapshot_done(&later);
-        model_stats_snapshot_done(&none);
-}
-
 static void update_many(void *arg) {
         uint64_t batch = (uintptr_t)arg;
 
@@ -376,7 +345,6 @@ SUITE(model_stats) {
                 ROW(test_last_inference_is_wall_time),
                 ROW(test_responses),
                 ROW(test_short_memory_loses_only_the_response),
-                ROW(test_memory_is_replaced_and_copied),
                 ROW(test_updates_from_many_threads),
         };
 

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "infer/fake_model.h"
+#include "repo/loaded_model.h"
 #include "server/server.h"
 #include "server/server_place.h"
 
@@ -89,7 +90,8 @@ static void test_counts(void **state) {
         model_stats_execution(model->stats, 4, &times);
         model_stats_cache_hit(model->stats, &times, 5);
         model_stats_cache_miss(model->stats, 6);
-        model_stats_set_memory(model->stats, memory, ARRAY_LEN(memory));
+        assert_true(memory_reports_set(&loaded_model_of(model)->backend.memory, model, memory,
+                                       ARRAY_LEN(memory)));
         /* The one figure that depends on the clock of the wall. */
         model_stats_read(model->stats, &snapshot);
         assert_true(snapshot.last_inference_ms > 0);
