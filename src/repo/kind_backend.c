@@ -93,14 +93,23 @@ struct model_start {
         struct error         *error;
 };
 
+static bool looks_at_types(const struct backend *b, const struct instance_devices *d) {
+        switch (b->memory) {
+        case BACKEND_LOOKS: return d->has_no_cpu;
+        case BACKEND_BY_KIND: return d->has_only_gpus;
+        case BACKEND_ON_HOST: break;
+        }
+        return false;
+}
+
 /* To be called again when the backend has completed the configuration. */
 static void set_devices(struct loaded_model *l) {
         struct instance_devices d = model_instances_devices(l->model.config);
 
         l->backend.device = d.first;
         l->model.device = d.only;
-        l->model.takes_device_memory = d.has_no_cpu && can_use_gpus(l->backend.backend) &&
-                                       !l->backend.backend->wants_host_memory;
+        l->model.takes_device_memory =
+                can_use_gpus(l->backend.backend) && looks_at_types(l->backend.backend, &d);
 }
 
 static void start_main(void *arg) {
