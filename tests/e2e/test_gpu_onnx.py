@@ -9,10 +9,10 @@ import numpy
 import pytest
 import requests
 
-from conftest import BUILD, ROOT, require_build
+from conftest import ROOT, require_build
 from gpus import GpuServer, fake_gpus, require_gpus
+from onnx_gpus import LIBRARY, place_library, real_library
 
-LIBRARY = BUILD / "tests" / "e2e" / "libfake_cuda_onnxruntime.so"
 IMAGES = numpy.arange(64, dtype=numpy.float32).reshape(1, 64) / 4
 CONFIG = """platform: "onnxruntime_onnx"
 max_batch_size: 8
@@ -20,11 +20,6 @@ max_batch_size: 8
 """
 GROUP = "instance_group { kind: KIND_GPU gpus: [ %s ] }"
 ACCELERATOR = "optimization { execution_accelerators { gpu_execution_accelerator { name: \"%s\" %s } } }"
-
-
-def real_library():
-    local = ROOT / ".deps" / "onnxruntime" / "lib" / "libonnxruntime.so.1"
-    return str(local) if local.exists() else "libonnxruntime.so.1"
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +38,6 @@ class Place:
     """Servers of one model "m" on the stand-ins; `providers` are the lines of those that were appended."""
 
     def __init__(self, folder, source, more, tensorrt=False, library=LIBRARY, files=False):
-        if library:  # a file of the provider beside it says that it is installed
-            (folder / "libonnxruntime_providers_cuda.so").write_bytes(b"")
-            library = folder / library.name
-            library.symlink_to(LIBRARY)
         self.providers_file = folder / "providers"
         self.model = folder / "repository" / "m"
         (self.model / "1").mkdir(parents=True)
@@ -59,7 +50,7 @@ class Place:
         if files:
             self.options.append("--backend-config=onnxruntime,allow-file-options=true")
         if library:
-            self.options.append(f"--backend-config=onnxruntime,library={library}")
+            self.options.append(place_library(folder))
 
     def start(self, environment):
         return GpuServer(self.model.parent, {**environment, **self.environment}, self.options)
@@ -155,12 +146,12 @@ def test_no_kind_is_the_gpus(file, on_cpu, tmp_path):
 def test_parameters_of_cuda(file, tmp_path):
     more = "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in {
         "cudnn_conv_algo_search": 1, "gpu_mem_limit": 1000000, "arena_extend_strategy": 1,
-        "do_copy_in_default_stream": 0, "cudnn_conv_use_max_workspace": 0, "enable_cuda_graph": 1}.items())
+        "do_copy_in_default_stream": 0, "cudnn_conv_use_max_workspace": 0, "enable_cuda_graph": 0}.items())
     index, providers, _ = run(tmp_path, file / "simple", GROUP % "0" + more)
     assert index["state"] == "READY", index
     assert providers == ["cuda device_id=0 cudnn_conv_algo_search=HEURISTIC gpu_mem_limit=1000000 "
                          "arena_extend_strategy=kSameAsRequested do_copy_in_default_stream=0 "
-                         "cudnn_conv_use_max_workspace=0 enable_cuda_graph=1"]
+                         "cudnn_conv_use_max_workspace=0 enable_cuda_graph=0"]
 
 
 def test_tensorrt(file, on_cpu, tmp_path):
@@ -184,6 +175,11 @@ def test_tensorrt(file, on_cpu, tmp_path):
      "unknown parameter 'speed' is provided for CUDA Execution Accelerator"),
     (ACCELERATOR % ("cuda", 'parameters { key: "cudnn_conv_algo_search" value: "7" }'),
      "parameter 'cudnn_conv_algo_search' is '7', expected 0 to 2"),
+    ('parameters { key: "enable_cuda_graph" value { string_value: "1" } }',
+     "parameter 'enable_cuda_graph' is not supported: a CUDA graph needs inputs and outputs that have the same "
+     "addresses in each run"),
+    (ACCELERATOR % ("cuda", 'parameters { key: "enable_cuda_graph" value: "1" }'),
+     "parameter 'enable_cuda_graph' is not supported"),
 ])
 def test_what_is_refused(file, tmp_path, more, reason):
     index, _, _ = run(tmp_path, file / "simple", GROUP % "0" + more)
@@ -194,6 +190,8 @@ def test_what_is_refused(file, tmp_path, more, reason):
     ('parameters { key: "precision_mode" value: "FP8" }', "unsupported precision mode 'FP8' is requested"),
     ('parameters { key: "speed" value: "1" }',
      "unknown parameter 'speed' is provided for TensorRT Execution Accelerator"),
+    ('parameters { key: "trt_cuda_graph_enable" value: "True" }',
+     "parameter 'trt_cuda_graph_enable' is not supported"),
     ('parameters { key: "trt_refuse" value: "1" }', "trt_refuse is no option"),
 ])
 def test_what_tensorrt_refuses(file, tmp_path, parameter, reason):
