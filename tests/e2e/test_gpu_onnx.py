@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """ONNX models on GPUs: a library that seems to have the providers, which writes down what it was asked for, and
 computes on the CPU (fake_cuda_onnxruntime.c), on stand-ins of GPUs."""
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import numpy
 import pytest
 import requests
 
-from conftest import ROOT, require_build
+from conftest import BUILD, ROOT, require_build
 from gpus import GpuServer, fake_gpus, require_gpus
 from onnx_gpus import LIBRARY, place_library, real_library
 
@@ -232,3 +233,29 @@ def test_loads_leave_nothing(file, tmp_path):
         finally:
             assert server.stop() == 0, server.text()
     assert len(place.providers) == 42
+
+
+@pytest.mark.parametrize("more, verdict, field, text", [
+    (ACCELERATOR % ("tensorrt", ""), "works", "gpu_execution_accelerator[0]", "with a library of ONNX Runtime that has it"),
+    (ACCELERATOR % ("openvino", ""), "missing", "gpu_execution_accelerator[0]", "refuses to load"),
+    ('parameters { key: "enable_cuda_graph" value { string_value: "1" } }', "missing", "parameters[0]",
+     "CUDA graphs are not supported"),
+    ("optimization { cuda { graphs: true } }", "works", "optimization.cuda", "no effect on ONNX models, as in Triton"),
+])
+def test_check_before_a_migration(file, tmp_path, more, verdict, field, text):
+    """The remark agrees with the load."""
+    place = Place(tmp_path, file / "simple", GROUP % "0" + more, tensorrt=True)
+    with fake_gpus(tmp_path) as environment:
+        done = subprocess.run([BUILD / "neso", "check", "--migrate", place.model.parent, "--json",
+                               f"--backend-directory={BUILD / 'backends'}"], env={**os.environ, **environment},
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        server = place.start(environment)
+        try:
+            index = requests.post(f"{server.url}/v2/repository/index", timeout=20).json()[0]
+        finally:
+            assert server.stop() == 0, server.text()
+    model, = json.loads(done.stdout)["models"]
+    assert [row["why"] for row in model["rows"]
+            if row["verdict"] == verdict and row["field"].endswith(field) and text in row["why"]], model
+    assert model["verdict"] == verdict
+    assert (index["state"] == "READY") == (verdict == "works"), index
