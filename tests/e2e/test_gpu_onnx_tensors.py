@@ -35,6 +35,7 @@ sys.path.append(str(ROOT / "tests" / "models"))
 import make_models  # noqa: E402 pylint: disable=wrong-import-position
 
 SECONDS = 30
+TAKES_SECONDS = 40
 GROUP = "instance_group { kind: %s %s }\n"
 BATCH_OF_3 = "dynamic_batching { preferred_batch_size: [ 3 ] max_queue_delay_microseconds: 20000000 }\n"
 BATCHES = "dynamic_batching { max_queue_delay_microseconds: 100000 }\n"
