@@ -385,6 +385,7 @@ def find_onnxruntime():
 
 def digits(kind):
     text = (ROOT / "examples/models/digits/config.pbtxt").read_text()
+    text = text.replace("instance_group { count: 1 kind: KIND_CPU }", "")
     return text + f"\ninstance_group {{ kind: KIND_{kind} }}\n"
 
 
@@ -418,14 +419,58 @@ def serving_digits(folder, kind, library):
         yield server
 
 
+def protobuf(*fields):
+    """Pairs of a field's number and its value: a number, a text, or the bytes of a message."""
+    def varint(number):
+        return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+    encoded = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            encoded += varint(number << 3) + varint(value)
+        else:
+            value = value.encode() if isinstance(value, str) else value
+            encoded += varint(number << 3 | 2) + varint(len(value)) + value
+    return encoded
+
+
+def doubling_file(n):
+    """An ONNX file: OUTPUT0 = INPUT0 + INPUT0, FP32 [n]. The numbers are those of onnx.proto."""
+    type_ = protobuf((1, protobuf((1, 1), (2, protobuf((1, protobuf((1, n))))))))
+    node = protobuf((1, "INPUT0"), (1, "INPUT0"), (2, "OUTPUT0"), (4, "Add"))
+    graph = protobuf((1, node), (2, "graph"), (11, protobuf((1, "INPUT0"), (2, type_))),
+                     (12, protobuf((1, "OUTPUT0"), (2, type_))))
+    return protobuf((1, 7), (7, graph), (8, protobuf((2, 13))))
+
+
+def measure_onnx_ensemble(table, o, library):
+    """Two steps on one GPU, with the client's tensors there, too: no byte passes through main memory."""
+    step = "".join(f'{kind} {{ name: "{name}0" data_type: TYPE_FP32 dims: [ {ELEMENTS} ] }}\n'
+                   for kind, name in (("input", "INPUT"), ("output", "OUTPUT")))
+    step = f'backend: "onnxruntime"\n{step}instance_group {{ kind: KIND_GPU gpus: [ 0 ] }}\n'
+    models = {"a": step, "b": step, "two": ensemble(ELEMENTS, "a", "b")}
+    with tempfile.TemporaryDirectory(prefix="neso-gpu-") as folder:
+        repository = pathlib.Path(folder)
+        for name, text in models.items():
+            (repository / name / "1").mkdir(parents=True)
+            (repository / name / "config.pbtxt").write_text(text)
+            if name != "two":
+                (repository / name / "1" / "model.onnx").write_bytes(doubling_file(ELEMENTS))
+        with serving({}, f"--backend-config=onnxruntime,library={library}", f"--model-repository={repository}") as server:
+            server.bench("two", 0.5 if o.quick else 5)
+            copied = sum(server.metric(f'neso_gpu_copied_bytes_total{{direction="{direction}"}}')
+                         for direction in ("to_host", "to_device"))
+            table.add("bytes through main memory, ensemble of 2 ONNX models", f"{copied:.0f}", "0", copied == 0)
+
+
 def compare_onnx(table, o):
-    """The same file on GPU and CPU, by a library that the machine has."""
-    del o
+    """The same file on GPU and CPU, by a library that the machine has, and an ensemble."""
     with tempfile.TemporaryDirectory(prefix="neso-gpu-") as folder:
         library = place_fake_onnxruntime(pathlib.Path(folder)) if table.is_fake else find_onnxruntime()
         if library is None:
             raise NotRun("no library of ONNX Runtime with CUDA; NESO_ONNXRUNTIME may name one")
         answers = [answer_of_digits(kind, library) for kind in ("CPU", "GPU")]
+        measure_onnx_ensemble(table, o, library)
     largest = max(abs(a - b) for name in answers[0] for a, b in zip(answers[0][name], answers[1][name]))
     table.add("ONNX model: largest difference between GPU and CPU", f"{largest:.2g}", "<= 1e-4", largest <= 1e-4)
 

@@ -57,6 +57,7 @@ static void answer(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_
 TRITONSERVER_Error *kit_batch_open(struct kit_batch *batch, TRITONBACKEND_ModelInstance *instance,
                                    TRITONBACKEND_Request **requests, uint32_t n_requests) {
         batch->instance = instance;
+        batch->memory = NULL;
         batch->stats = (struct kit_stats){ .exec_start = execution_start(instance) };
         batch->n_slots = batch->n_live = n_requests;
         batch->n_rows = n_requests;
@@ -157,6 +158,7 @@ void kit_batch_each(struct kit_batch *batch, void (*run)(struct kit_batch *one, 
              slot = kit_batch_live(batch, slot + 1)) {
                 struct kit_batch one = {
                         .instance = batch->instance,
+                        .memory = batch->memory,
                         .slots = slot,
                         .n_slots = 1,
                         .n_live = 1,

@@ -35,9 +35,13 @@ struct kit_slot {
         int64_t                 rows;     /* batch rows; 1 where the model does not batch */
 };
 
+struct kit_memory; /* memory.h */
+
 struct kit_batch {
         TRITONBACKEND_ModelInstance *instance;
-        struct kit_slot             *slots; /* `few`, or owned */
+        struct kit_memory           *memory; /* borrowed; NULL, as open sets it: tensors are in main
+                                              * memory */
+        struct kit_slot             *slots;  /* `few`, or owned */
         uint32_t                     n_slots;
         uint32_t                     n_live;
         int64_t                      n_rows;      /* of all live slots */

@@ -355,21 +355,30 @@ static TRITONSERVER_Error *check_sum(const struct kit_batch_output *output,
                 made->name, sum, output->source, n_made);
 }
 
-static TRITONSERVER_Error *write_part(const struct kit_slot *slot, const struct kit_output *part,
-                                      const void *bytes, size_t n_bytes) {
-        void *to;
+static TRITONSERVER_Error *write_part(const struct kit_batch *batch, struct kit_slot *slot,
+                                      const struct kit_output *part, const void *bytes,
+                                      const struct kit_place *place, size_t n_bytes) {
+        struct kit_place to_place;
+        void            *to;
 
         if (!kit_wants_output(slot->request, part->name))
                 return NULL;
+        if (batch->memory != NULL) {
+                to_place = batch->memory->device;
+                KIT_TRY(kit_output_new_at(slot->response, part, n_bytes, &to_place, &to));
+                return kit_memory_copy(batch->memory, to, &to_place, bytes, place, n_bytes, slot,
+                                       NULL);
+        }
         KIT_TRY(kit_output_new(slot->response, part, n_bytes, &to));
         if (n_bytes > 0)
                 memmove(to, bytes, n_bytes); /* may be an input's, in the same memory of a client */
         return NULL;
 }
 
-TRITONSERVER_Error *kit_batch_output_scatter(const struct kit_batch_output *output,
-                                             struct kit_batch *batch, const struct kit_output *made,
-                                             const void *bytes) {
+TRITONSERVER_Error *kit_batch_output_scatter_from(const struct kit_batch_output *output,
+                                                  struct kit_batch              *batch,
+                                                  const struct kit_output *made, const void *bytes,
+                                                  const struct kit_place *place) {
         size_t            element_bytes = TRITONSERVER_DataTypeByteSize(made->type);
         struct kit_slot  *slot;
         struct kit_output part = *made;
@@ -383,10 +392,18 @@ TRITONSERVER_Error *kit_batch_output_scatter(const struct kit_batch_output *outp
                 size_t              n;
 
                 KIT_TRY(measure_part(output, batch, slot, shape, &part, &n));
-                err = write_part(slot, &part, at, n * element_bytes);
+                err = write_part(batch, slot, &part, at, place, n * element_bytes);
                 at += n * element_bytes;
                 if (err != NULL)
                         kit_batch_fail(batch, slot, err);
         }
         return NULL;
+}
+
+TRITONSERVER_Error *kit_batch_output_scatter(const struct kit_batch_output *output,
+                                             struct kit_batch *batch, const struct kit_output *made,
+                                             const void *bytes) {
+        static const struct kit_place on_host = { TRITONSERVER_MEMORY_CPU, 0 };
+
+        return kit_batch_output_scatter_from(output, batch, made, bytes, &on_host);
 }

@@ -68,6 +68,11 @@ TRITONSERVER_Error *kit_batch_input_make(const struct kit_batch_input *input,
 TRITONSERVER_Error *kit_batch_output_scatter(const struct kit_batch_output *output,
                                              struct kit_batch *batch, const struct kit_output *made,
                                              const void *bytes);
+/* The same for bytes in any memory, in a batch that has a kit_memory: see kit_scatter_from(). */
+TRITONSERVER_Error *kit_batch_output_scatter_from(const struct kit_batch_output *output,
+                                                  struct kit_batch              *batch,
+                                                  const struct kit_output *made, const void *bytes,
+                                                  const struct kit_place *place);
 
 #ifdef __cplusplus
 }

@@ -26,7 +26,7 @@ static TRITONSERVER_Error *get_buffer(const struct kit_input *input, uint32_t i,
 
         KIT_TRY(TRITONBACKEND_InputBuffer(input->triton, i, ret, ret_n_bytes, &memory_type,
                                           &memory_id));
-        if (memory_type == TRITONSERVER_MEMORY_GPU)
+        if (memory_type == TRITONSERVER_MEMORY_GPU && *ret_n_bytes > 0)
                 return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
                                  "input '%s' is in GPU memory, which this backend cannot read",
                                  input->name);
@@ -74,20 +74,30 @@ TRITONSERVER_Error *kit_input_copy(const struct kit_input *input, void *out) {
         return NULL;
 }
 
+static TRITONSERVER_Error *check_dims(const struct kit_input *input) {
+        if (input->n_dims > KIT_MAX_DIMS)
+                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "input '%s' has %u dimensions, more than the %d supported",
+                                 input->name, input->n_dims, KIT_MAX_DIMS);
+        return NULL;
+}
+
 static TRITONSERVER_Error *open_checked(TRITONBACKEND_Request *request, const char *name,
                                         struct kit_input *ret) {
         KIT_TRY(kit_input_open(request, name, ret));
-        if (ret->n_dims > KIT_MAX_DIMS)
-                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                                 "input '%s' has %u dimensions, more than the %d supported", name,
-                                 ret->n_dims, KIT_MAX_DIMS);
-        return NULL;
+        return check_dims(ret);
 }
 
 static void describe(const struct kit_input *input, struct kit_gathered *ret) {
         ret->type = input->type;
         ret->n_dims = input->n_dims;
         memcpy(ret->shape, input->shape, input->n_dims * sizeof(ret->shape[0]));
+}
+
+TRITONSERVER_Error *kit_input_describe(const struct kit_input *input, struct kit_gathered *ret) {
+        KIT_TRY(check_dims(input));
+        describe(input, ret);
+        return NULL;
 }
 
 /* Determines the size of all inputs together and the shape of the first. */
@@ -182,10 +192,15 @@ TRITONSERVER_Error *kit_gather(const struct kit_batch *batch, const char *name,
 
 TRITONSERVER_Error *kit_gather_ragged(const struct kit_batch *batch, const char *name,
                                       struct kit_scratch *scratch, struct kit_gathered *ret) {
+        KIT_TRY(kit_gather(batch, name, scratch, ret));
+        return kit_gathered_flatten(batch, name, ret);
+}
+
+TRITONSERVER_Error *kit_gathered_flatten(const struct kit_batch *batch, const char *name,
+                                         struct kit_gathered *ret) {
         struct kit_slot *slot = kit_batch_live(batch, batch->slots);
         size_t           n_all = 0;
 
-        KIT_TRY(kit_gather(batch, name, scratch, ret));
         for (; slot != NULL; slot = kit_batch_live(batch, slot + 1)) {
                 struct kit_input input;
                 size_t           n;

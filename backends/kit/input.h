@@ -52,6 +52,9 @@ struct kit_gathered {
         size_t                n_bytes;
 };
 
+/* Type and shape of one input as a gathered one. UNSUPPORTED for too many dimensions. */
+TRITONSERVER_Error *kit_input_describe(const struct kit_input *input, struct kit_gathered *ret);
+
 /* All live requests must have the input, with the same shape except for the rows: see
  * kit_inputs_agree(). */
 TRITONSERVER_Error *kit_gather(const struct kit_batch *batch, const char *name,
@@ -61,6 +64,9 @@ TRITONSERVER_Error *kit_gather(const struct kit_batch *batch, const char *name,
  * dimension, the number of all elements. */
 TRITONSERVER_Error *kit_gather_ragged(const struct kit_batch *batch, const char *name,
                                       struct kit_scratch *scratch, struct kit_gathered *ret);
+/* Gives a gathered tensor of such an input its one dimension. */
+TRITONSERVER_Error *kit_gathered_flatten(const struct kit_batch *batch, const char *name,
+                                         struct kit_gathered *ret);
 
 /* True when two requests may be gathered: both have the input, or neither has it, and type and
  * shape agree from dimension `first_dim` on. */

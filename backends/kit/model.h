@@ -89,6 +89,12 @@ TRITONSERVER_Error *kit_check_api_version(const char *backend_name);
         extern TRITONBACKEND_ISPEC const int NESO_BACKEND_HOST_MEMORY;                             \
         const int                            NESO_BACKEND_HOST_MEMORY = 1
 
+/* The same for instances of KIND_CPU and KIND_MODEL only: those of KIND_GPU look at the memory types of
+ * tensors (memory.h). The server copies for models with instances of another kind, too. */
+#define KIT_BACKEND_MEMORY_BY_KIND                                                                 \
+        extern TRITONBACKEND_ISPEC const int NESO_BACKEND_HOST_MEMORY;                             \
+        const int                            NESO_BACKEND_HOST_MEMORY = 2
+
 /* Placed once in a backend, this declares that its TRITONBACKEND_ModelInstanceExecute computes on
  * the calling thread and returns. The server may then call it on the thread that brought the
  * request, when measurements show that this is faster than waking another. Such a backend must not

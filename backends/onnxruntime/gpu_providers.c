@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define MAX_OPTIONS 64
@@ -35,6 +36,9 @@ static const struct option_name of_cuda[] = {
         { "cudnn_conv_use_max_workspace", "cudnn_conv_use_max_workspace", { "0", "1" } },
         { "enable_cuda_graph", "enable_cuda_graph", { "0", "1" } },
 };
+
+/* The runtime records the kernels of a run with the addresses of its tensors, and plays them again. */
+static const char *const graph_parameters[] = { "enable_cuda_graph", "trt_cuda_graph_enable" };
 
 static const struct option_name of_tensorrt[] = {
         { "max_workspace_size_bytes", "trt_max_workspace_size", { NULL } },
@@ -81,6 +85,22 @@ static const struct option_name *find_name(const struct option_name *names, size
         for (size_t i = 0; i < n; i++)
                 if (strcmp(names[i].parameter, parameter) == 0)
                         return &names[i];
+        return NULL;
+}
+
+/* A graph reads and writes the tensors of the run that it was recorded in, whatever is bound to a later run. */
+static TRITONSERVER_Error *check_graph(const struct kit_model *model, const char *parameter,
+                                       const char *value) {
+        if (strcmp(value, "0") == 0 || strcasecmp(value, "false") == 0)
+                return NULL;
+        for (size_t i = 0; i < sizeof(graph_parameters) / sizeof(graph_parameters[0]); i++)
+                if (strcmp(parameter, graph_parameters[i]) == 0)
+                        return kit_error(
+                                TRITONSERVER_ERROR_UNSUPPORTED,
+                                "model '%s': parameter '%s' is not supported: a CUDA graph needs "
+                                "inputs and outputs that have the same addresses in each run, and "
+                                "those of requests differ; remove the parameter",
+                                model->name, parameter);
         return NULL;
 }
 
@@ -189,8 +209,10 @@ static TRITONSERVER_Error *use_cuda(const struct ort *ort, const struct kit_mode
                 const char *value = kit_model_parameter(model, of_cuda[i].parameter);
 
                 value = kit_json_string(kit_json_find(given, of_cuda[i].parameter), value);
-                if (value != NULL)
-                        KIT_TRY(put_named(&o, model, &of_cuda[i], value));
+                if (value == NULL)
+                        continue;
+                KIT_TRY(check_graph(model, of_cuda[i].parameter, value));
+                KIT_TRY(put_named(&o, model, &of_cuda[i], value));
         }
         for (const struct kit_json_value *p = given != NULL ? given->first : NULL; p != NULL;
              p = p->next)
@@ -284,6 +306,7 @@ static TRITONSERVER_Error *use_tensorrt(const struct ort *ort, const struct kit_
         KIT_TRY(start_options(&o, model, device));
         for (const struct kit_json_value *p = given != NULL ? given->first : NULL; p != NULL;
              p = p->next) {
+                KIT_TRY(check_graph(model, p->key, kit_json_string(p, "")));
                 KIT_TRY(put_tensorrt(&o, model, p->key, kit_json_string(p, "")));
                 KIT_TRY(check_files(ort, model, p->key));
         }

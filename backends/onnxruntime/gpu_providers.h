@@ -9,14 +9,15 @@
  *             arena_extend_strategy           0 next power of two (the default), 1 same as requested
  *             do_copy_in_default_stream       1 (the default), 0
  *             cudnn_conv_use_max_workspace    1 (the default), 0
- *             enable_cuda_graph               0 (the default), 1
+ *             enable_cuda_graph               0 (the default); 1 is refused
  *     optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }, with
  *             parameters precision_mode (FP32, FP16, INT8), max_workspace_size_bytes,
  *             int8_calibration_table_name, int8_use_native_calibration_table, trt_engine_cache_enable,
  *             trt_engine_cache_path, and the runtime's own, whose names begin with "trt_"; those about files
  *             need the backend configuration allow-file-options; or
  *             { name: "cuda" }, with the parameters above. They are used in their order; CUDA, which runs what
- *             the others cannot, comes last when it is not in the list.
+ *             the others cannot, comes last when it is not in the list. CUDA graphs (enable_cuda_graph,
+ *             trt_cuda_graph_enable) are refused.
  *
  * Threads.  Pure but for the options.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The entry points of the onnxruntime backend: ONNX models on the CPU and on GPUs.
  *
- * Tensors of requests are in main memory (KIT_BACKEND_HOST_MEMORY); the runtime copies them to the GPU.
+ * Instances of KIND_GPU take tensors where they lie (device_run.h), those of other kinds in main memory.
  *
  * Backend state: struct ort. Model state: struct model below. Instance state: struct run_instance.
  */
@@ -19,7 +19,7 @@
 #include <string.h>
 
 KIT_BACKEND_INLINE_SAFE;
-KIT_BACKEND_HOST_MEMORY;
+KIT_BACKEND_MEMORY_BY_KIND;
 
 /* What serves the instances on one GPU. */
 struct on_gpu {

@@ -28,6 +28,8 @@
 
 #include <onnxruntime_c_api.h>
 
+#define ORT_CUDA_MEMORY "Cuda" /* the runtime's name of a GPU's memory */
+
 struct ort {
         const OrtApi  *api;
         char          *library;   /* owned: its path, as the loader found it */

@@ -3,6 +3,8 @@
 
 #include "kit/input.h"
 #include "kit/output.h"
+#include "onnxruntime/device_run.h"
+#include "onnxruntime/gpu_providers.h"
 #include "onnxruntime/onnx_config_check.h"
 #include "onnxruntime/values.h"
 
@@ -144,6 +146,14 @@ TRITONSERVER_Error *run_instance_new(const struct run_plan       *plan,
                 run_instance_free(instance);
                 return kit_error_no_memory(0, plan->model_name);
         }
+        if (plan->session->device != ON_CPU) {
+                TRITONSERVER_Error *err = device_run_new(plan, triton, &instance->device);
+
+                if (err != NULL) {
+                        run_instance_free(instance);
+                        return err;
+                }
+        }
         *ret = instance;
         return NULL;
 }
@@ -154,6 +164,7 @@ void run_instance_free(struct run_instance *instance) {
         for (size_t i = 0; instance->scratch != NULL && i < instance->plan->n_inputs; i++)
                 kit_scratch_done(&instance->scratch[i]);
         kit_scratch_done(&instance->chars);
+        device_run_free(instance->device);
         free(instance->scratch);
         free(instance->input_names);
         free(instance->input_values);
@@ -168,6 +179,8 @@ void run_instance_free(struct run_instance *instance) {
 static void release_values(struct run_instance *instance) {
         const struct ort *ort = instance->plan->session->ort;
 
+        if (instance->device != NULL)
+                device_run_end(instance->device);
         for (size_t i = 0; i < instance->n_inputs; i++)
                 ort->api->ReleaseValue(instance->input_values[i]);
         for (size_t i = 0; i < instance->n_outputs; i++)
@@ -182,6 +195,25 @@ static bool lacks_input(const struct kit_batch *batch, const struct run_input *i
         return !kit_input_find(kit_batch_live(batch, batch->slots)->request, input->name, &found);
 }
 
+/* NULL after an error. */
+static void put_input(struct run_instance *instance, const struct run_input *input,
+                      OrtValue *value) {
+        if (value == NULL)
+                return;
+        instance->input_names[instance->n_inputs] = input->name;
+        instance->input_values[instance->n_inputs++] = value;
+}
+
+static TRITONSERVER_Error *add_device_input(struct run_instance    *instance,
+                                            const struct kit_batch *batch, size_t i) {
+        OrtValue           *value = NULL;
+        TRITONSERVER_Error *err =
+                device_run_input(instance->device, batch, i, &instance->scratch[i], &value);
+
+        put_input(instance, &instance->plan->inputs[i], value);
+        return err;
+}
+
 static TRITONSERVER_Error *add_input(struct run_instance *instance, const struct kit_batch *batch,
                                      size_t i) {
         const struct run_input *input = &instance->plan->inputs[i];
@@ -192,6 +224,8 @@ static TRITONSERVER_Error *add_input(struct run_instance *instance, const struct
 
         if (input->is_optional && lacks_input(batch, input))
                 return NULL;
+        if (instance->device != NULL)
+                return add_device_input(instance, batch, i);
         if (input->made != NULL)
                 KIT_TRY(kit_batch_input_make(input->made, batch, scratch, &tensor));
         else if (input->is_ragged)
@@ -201,10 +235,7 @@ static TRITONSERVER_Error *add_input(struct run_instance *instance, const struct
         if (input->is_scalar && tensor.n_dims == 1 && tensor.shape[0] == 1)
                 tensor.n_dims = 0;
         err = value_new(instance->plan->session->ort, &tensor, input->name, &value);
-        if (value != NULL) {
-                instance->input_names[instance->n_inputs] = input->name;
-                instance->input_values[instance->n_inputs++] = value;
-        }
+        put_input(instance, input, value);
         return err;
 }
 
@@ -227,12 +258,14 @@ static bool fits_type(const void *bytes, TRITONSERVER_DataType type) {
 static TRITONSERVER_Error *bind_response(struct run_instance *instance, const struct kit_slot *slot,
                                          const struct kit_output *made, struct run_bound *bound,
                                          OrtValue **ret) {
+        if (instance->device != NULL)
+                return device_run_bind_response(instance->device, slot, made, bound, ret);
         KIT_TRY(kit_output_new(slot->response, made, bound->n_bytes, &bound->buffer));
         if (!fits_type(bound->buffer, made->type))
                 return NULL;
         bound->is_direct = true;
-        return value_new_over(instance->plan->session->ort, made, bound->buffer, bound->n_bytes,
-                              ret);
+        return value_new_over(instance->plan->session->ort, made, instance->plan->session->ort->cpu,
+                              bound->buffer, bound->n_bytes, ret);
 }
 
 /* The next value is computed in the memory from which the sequence's next request will read it. */
@@ -242,12 +275,15 @@ static TRITONSERVER_Error *bind_state(struct run_instance *instance, const struc
         TRITONBACKEND_State *state;
         void                *bytes;
 
+        if (instance->device != NULL)
+                return device_run_bind_state(instance->device, slot, made, bound, ret);
         KIT_TRY(kit_state_new(slot->request, made, bound->n_bytes, &state, &bytes));
         if (!fits_type(bytes, made->type))
                 return NULL;
         bound->is_direct = true;
         bound->state = state;
-        return value_new_over(instance->plan->session->ort, made, bytes, bound->n_bytes, ret);
+        return value_new_over(instance->plan->session->ort, made, instance->plan->session->ort->cpu,
+                              bytes, bound->n_bytes, ret);
 }
 
 /* Creates the output of a batch with one request before the run, so that the run can write into
@@ -303,9 +339,11 @@ static TRITONSERVER_Error *bind_outputs(struct run_instance    *instance,
 
 /* Copies a value that the runtime allocated into the prepared buffer. */
 static TRITONSERVER_Error *copy_value(const struct ort *ort, OrtValue *value,
+                                      const struct kit_batch *batch,
                                       const struct run_bound *bound) {
         struct kit_output made = { .name = bound->output->name };
         int64_t           shape[KIT_MAX_DIMS];
+        struct kit_place  place;
         size_t            n;
         void             *bytes;
 
@@ -316,6 +354,11 @@ static TRITONSERVER_Error *copy_value(const struct ort *ort, OrtValue *value,
                                  "output '%s' has another shape than the model promises",
                                  made.name);
         ORT_TRY(ort, GetTensorMutableData(value, &bytes));
+        if (batch->memory != NULL) {
+                KIT_TRY(value_read_place(ort, value, &place));
+                return kit_memory_copy(batch->memory, bound->buffer, &bound->place, bytes, &place,
+                                       bound->n_bytes, kit_batch_live(batch, batch->slots), NULL);
+        }
         memmove(bound->buffer, bytes, bound->n_bytes); /* may be an input's, in the same memory of a
                                                         * client */
         return NULL;
@@ -324,10 +367,13 @@ static TRITONSERVER_Error *copy_value(const struct ort *ort, OrtValue *value,
 static TRITONSERVER_Error *scatter_cut(const struct ort *ort, const struct kit_batch_output *cut,
                                        struct kit_batch *batch, const struct kit_output *made,
                                        OrtValue *value) {
-        void *bytes;
+        struct kit_place place = { TRITONSERVER_MEMORY_CPU, 0 };
+        void            *bytes;
 
         ORT_TRY(ort, GetTensorMutableData(value, &bytes));
-        return kit_batch_output_scatter(cut, batch, made, bytes);
+        if (batch->memory != NULL)
+                KIT_TRY(value_read_place(ort, value, &place));
+        return kit_batch_output_scatter_from(cut, batch, made, bytes, &place);
 }
 
 /* Moves values that the runtime allocated to the responses and the states. */
@@ -340,7 +386,7 @@ static TRITONSERVER_Error *scatter(struct run_instance *instance, struct kit_bat
         int64_t                  shape[KIT_MAX_DIMS];
 
         if (instance->bound[i].buffer != NULL)
-                return copy_value(ort, value, &instance->bound[i]);
+                return copy_value(ort, value, batch, &instance->bound[i]);
         KIT_TRY(value_read_shape(ort, value, &made, shape));
         if (output->cut != NULL)
                 return scatter_cut(ort, output->cut, batch, &made, value);
@@ -362,9 +408,16 @@ static TRITONSERVER_Error *compute(struct run_instance *instance, struct kit_bat
 
         KIT_TRY(bind_inputs(instance, batch));
         KIT_TRY(bind_outputs(instance, batch));
+        if (batch->memory != NULL)
+                KIT_TRY(kit_memory_run(batch->memory));
         batch->stats.compute_start = kit_clock_ns();
         if (instance->n_outputs == 0)
                 return NULL;
+        if (instance->device != NULL) {
+                err = device_run_execute(instance->device, instance);
+                batch->stats.compute_end = kit_clock_ns();
+                return err;
+        }
         err = ort_error(session->ort,
                         session->ort->api->Run(session->onnx, session->run_options,
                                                (const char *const *)instance->input_names,
@@ -398,6 +451,8 @@ static TRITONSERVER_Error *scatter_all(struct run_instance *instance, struct kit
                         KIT_TRY(end_state(instance, batch, i));
                 else if (!instance->bound[i].is_direct)
                         KIT_TRY(scatter(instance, batch, i));
+        if (batch->memory != NULL)
+                kit_memory_finish(batch->memory, batch);
         return NULL;
 }
 
@@ -456,6 +511,8 @@ static void run_group(struct run_instance *instance, TRITONBACKEND_Request **req
                 TRITONSERVER_ErrorDelete(err);
                 return;
         }
+        if (instance->device != NULL)
+                batch.memory = device_run_memory(instance->device);
         kit_batch_drop_cancelled(&batch);
         kit_batch_read_rows(&batch, instance->plan->max_batch_size);
         run_batch(instance, &batch);

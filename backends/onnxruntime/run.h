@@ -5,6 +5,8 @@
  * only where the batch needs them: the buffers of a single request are passed to the runtime
  * directly, and outputs with a fixed shape are computed directly into the response.
  *
+ * An instance on a GPU has its tensors there, see device_run.h.
+ *
  * Requests that do not fit each other (different shapes of an input, different optional inputs) run
  * one group after the other. When a run of several requests fails, each runs alone, so that only
  * the requests fail that cannot be run.
@@ -17,6 +19,7 @@
 
 #include "kit/batch.h"
 #include "kit/batch_input.h"
+#include "kit/memory.h"
 #include "kit/model.h"
 #include "kit/scratch.h"
 #include "onnxruntime/onnx_session.h"
@@ -70,10 +73,13 @@ struct run_bound {
         const struct run_output *output;    /* borrowed: the plan */
         void                    *buffer;    /* borrowed: the response's, when it was made before the
                                              * run */
+        struct kit_place         place;     /* of the buffer */
         TRITONBACKEND_State     *state;     /* the run writes into its memory */
         size_t                   n_bytes;   /* of the buffer */
         bool                     is_direct; /* the run writes into the buffer itself */
 };
+
+struct device_run; /* device_run.h */
 
 struct run_instance {
         const struct run_plan       *plan; /* borrowed: the model outlives its instances */
@@ -86,7 +92,8 @@ struct run_instance {
         OrtValue                   **output_values; /* owned */
         struct run_bound            *bound;         /* owned; parallel to output_values */
         size_t                       n_outputs;
-        struct kit_scratch           chars; /* for string outputs */
+        struct kit_scratch           chars;  /* for string outputs */
+        struct device_run           *device; /* owned; NULL: on the CPU */
 };
 
 TRITONSERVER_Error *run_instance_new(const struct run_plan       *plan,

@@ -49,18 +49,39 @@ TRITONSERVER_Error *value_new(const struct ort *ort, const struct kit_gathered *
                               const char *name, OrtValue **ret) {
         if (tensor->type == TRITONSERVER_TYPE_BYTES)
                 return new_strings(ort, tensor, name, ret);
-        /* The runtime does not write to inputs; its API has no const here. */
+        return value_new_in(ort, tensor, ort->cpu, ret);
+}
+
+/* The runtime does not write to inputs; its API has no const here. */
+TRITONSERVER_Error *value_new_in(const struct ort *ort, const struct kit_gathered *tensor,
+                                 const OrtMemoryInfo *where, OrtValue **ret) {
         return ort_error(ort, ort->api->CreateTensorWithDataAsOrtValue(
-                                      ort->cpu, (void *)(uintptr_t)tensor->bytes, tensor->n_bytes,
+                                      where, (void *)(uintptr_t)tensor->bytes, tensor->n_bytes,
                                       tensor->shape, tensor->n_dims,
                                       ort_type_from_triton(tensor->type), ret));
 }
 
 TRITONSERVER_Error *value_new_over(const struct ort *ort, const struct kit_output *output,
-                                   void *bytes, size_t n_bytes, OrtValue **ret) {
+                                   const OrtMemoryInfo *where, void *bytes, size_t n_bytes,
+                                   OrtValue **ret) {
         return ort_error(ort, ort->api->CreateTensorWithDataAsOrtValue(
-                                      ort->cpu, bytes, n_bytes, output->shape, output->n_dims,
+                                      where, bytes, n_bytes, output->shape, output->n_dims,
                                       ort_type_from_triton(output->type), ret));
+}
+
+TRITONSERVER_Error *value_read_place(const struct ort *ort, const OrtValue *value,
+                                     struct kit_place *ret) {
+        const OrtMemoryInfo *where;
+        const char          *name;
+        int                  id;
+
+        ORT_TRY(ort, GetTensorMemoryInfo(value, &where));
+        ORT_TRY(ort, MemoryInfoGetName(where, &name));
+        ORT_TRY(ort, MemoryInfoGetId(where, &id));
+        *ret = (struct kit_place){ TRITONSERVER_MEMORY_CPU, 0 };
+        if (strcmp(name, ORT_CUDA_MEMORY) == 0)
+                *ret = (struct kit_place){ TRITONSERVER_MEMORY_GPU, id };
+        return NULL;
 }
 
 static TRITONSERVER_Error *read_shape(const struct ort *ort, const OrtTensorTypeAndShapeInfo *info,
@@ -119,14 +140,20 @@ static TRITONSERVER_Error *scatter_strings(const struct ort *ort, const OrtValue
 TRITONSERVER_Error *value_scatter(const struct ort *ort, OrtValue *value,
                                   const struct kit_output *output, struct kit_batch *batch,
                                   struct kit_scratch *chars) {
-        size_t n_bytes;
-        void  *bytes;
+        struct kit_place place;
+        size_t           n_bytes;
+        void            *bytes;
 
         if (output->type == TRITONSERVER_TYPE_BYTES)
                 return scatter_strings(ort, value, output, batch, chars);
         KIT_TRY(kit_count_elements(output->shape, output->n_dims, output->name, &n_bytes));
         n_bytes *= TRITONSERVER_DataTypeByteSize(output->type);
         ORT_TRY(ort, GetTensorMutableData(value, &bytes));
-        kit_scatter(batch, output, bytes, n_bytes);
+        if (batch->memory == NULL) {
+                kit_scatter(batch, output, bytes, n_bytes);
+                return NULL;
+        }
+        KIT_TRY(value_read_place(ort, value, &place));
+        kit_scatter_from(batch, output, bytes, &place, n_bytes);
         return NULL;
 }

@@ -93,6 +93,56 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager 
         return NULL;
 }
 
+#define COPIES_TOGETHER 32 /* enough for most batches; more wait several times */
+
+static struct error *find_place(const struct gpus *gpus, TRITONSERVER_MemoryType type, int64_t id,
+                                int *ret) {
+        switch (type) {
+        case TRITONSERVER_MEMORY_CPU:
+        case TRITONSERVER_MEMORY_CPU_PINNED: *ret = GPU_HOST; return NULL;
+        case TRITONSERVER_MEMORY_GPU:
+                if (gpus == NULL)
+                        return error_new(ERR_UNSUPPORTED,
+                                         "GPU memory can not be copied: GPUs not supported");
+                TRY(check_device(gpus, id));
+                *ret = (int)id;
+                return NULL;
+        }
+        return error_new(ERR_INVALID_ARG, "%d is no type of memory", (int)type);
+}
+
+static struct error *read_copy(const struct gpus *gpus, const struct NESO_MemoryCopy *copy,
+                               struct gpu_copy *ret) {
+        *ret = (struct gpu_copy){ .to = copy->to, .from = copy->from, .bytes = copy->byte_size };
+        TRY(find_place(gpus, copy->to_type, copy->to_id, &ret->to_device));
+        return find_place(gpus, copy->from_type, copy->from_id, &ret->from_device);
+}
+
+static struct error *copy_all(struct gpus *gpus, const struct NESO_MemoryCopy *copies, uint32_t n) {
+        struct gpu_copy some[COPIES_TOGETHER];
+
+        while (n > 0) {
+                uint32_t n_some = 0;
+
+                for (; n > 0 && n_some < COPIES_TOGETHER; n--, copies++) {
+                        TRY(read_copy(gpus, copies, &some[n_some]));
+                        n_some += copies->byte_size > 0;
+                }
+                if (n_some > 0)
+                        TRY(gpu_copy_all(gpus, some, n_some));
+        }
+        return NULL;
+}
+
+TRITONSERVER_Error *NESO_MemoryManagerCopy(TRITONBACKEND_MemoryManager  *manager,
+                                           const struct NESO_MemoryCopy *copies, uint32_t n) {
+        API_NEEDS(manager);
+        if (n > 0)
+                API_NEEDS(copies);
+        API_TRY(copy_all(MANAGER(manager)->gpus, copies, n));
+        return NULL;
+}
+
 /* ---- backend --------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_BackendName(TRITONBACKEND_Backend *backend, const char **name) {

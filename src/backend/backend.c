@@ -35,7 +35,10 @@ static struct error *find_entry_points(struct backend *b) {
         const int *inline_safe = (const int *)(void *)dl_find(b->library, INLINE_SAFE_SYMBOL);
         const int *host_memory = (const int *)(void *)dl_find(b->library, HOST_MEMORY_SYMBOL);
 
-        b->wants_host_memory = host_memory != NULL && *host_memory == 1;
+        if (host_memory != NULL && *host_memory == 1)
+                b->memory = BACKEND_ON_HOST;
+        else if (host_memory != NULL && *host_memory == 2)
+                b->memory = BACKEND_BY_KIND;
         b->is_inline_safe = inline_safe != NULL && *inline_safe == 1;
         return NULL;
 }

@@ -63,6 +63,14 @@ struct backend_attributes {
         bool                    parallel_instances;
 };
 
+/* Whose execute() looks at the memory types of tensors, by the constant NESO_BACKEND_HOST_MEMORY that the
+ * backend exports. */
+enum backend_memory {
+        BACKEND_LOOKS,   /* no constant: that of instances of KIND_GPU and KIND_MODEL */
+        BACKEND_ON_HOST, /* 1: that of none */
+        BACKEND_BY_KIND, /* 2: that of instances of KIND_GPU */
+};
+
 struct backend {
         struct ref           ref;
         char                *name;      /* owned; "onnxruntime" */
@@ -76,8 +84,8 @@ struct backend {
         struct message               *config; /* owned; {"cmdline":{…}} */
         TRITONBACKEND_ExecutionPolicy policy;
         void                         *state; /* belongs to the backend */
-        bool wants_host_memory; /* it declares that it does not look at the memory types of tensors */
-        bool is_inline_safe;    /* it declares that execute() never blocks for long */
+        enum backend_memory           memory;
+        bool is_inline_safe; /* it declares that execute() never blocks for long */
 };
 
 /* Takes the text of config_json (an overflowed buffer is an error). `gpus` may be NULL. */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define ENVIRONMENT "EXECUTION_ENV_PATH"
@@ -58,6 +59,10 @@ static bool has_priority(const struct model_config *c) {
 
 static bool has_cuda(const struct model_config *c) {
         return optimization(c)->cuda != NULL;
+}
+
+static bool has_onnx_cuda(const struct model_config *c) {
+        return has_cuda(c) && has_backend(c, "onnxruntime");
 }
 
 static bool has_gpu_accelerator(const struct model_config *c) {
@@ -154,6 +159,12 @@ static const struct field_row gpu_fields[] = {
           NO_GPU "; default_model_filename is loaded" },
 };
 
+/* The same for a machine with GPUs. */
+static const struct field_row with_gpu_fields[] = {
+        { "optimization.cuda", NOTE_WORKS, has_onnx_cuda,
+          "has no effect on ONNX models, as in Triton" },
+};
+
 static void note_rows(const struct note_run *r, const struct field_row *rows, size_t n) {
         for (size_t i = 0; i < n; i++)
                 if (rows[i].is_given(r->config))
@@ -163,7 +174,60 @@ static void note_rows(const struct note_run *r, const struct field_row *rows, si
 static void note_fields(const struct note_run *r) {
         if (!r->has_gpus)
                 note_rows(r, gpu_fields, ARRAY_LEN(gpu_fields));
+        else
+                note_rows(r, with_gpu_fields, ARRAY_LEN(with_gpu_fields));
         note_rows(r, fields, ARRAY_LEN(fields));
+}
+
+/* ---- accelerators ----------------------------------------------------------------------------- */
+
+#define NO_CUDA_GRAPHS                                                                             \
+        "CUDA graphs are not supported, and the onnxruntime backend refuses to load the model; "   \
+        "remove the parameter"
+
+typedef Inference__ModelOptimizationPolicy__ExecutionAccelerators__Accelerator accelerator;
+
+/* As the onnxruntime backend reads it. */
+static bool is_on(const char *value) {
+        return !config_text_is(value, "0") && strcasecmp(value, "false") != 0;
+}
+
+static bool wants_graph(const accelerator *a) {
+        for (size_t i = 0; i < a->n_parameters; i++)
+                if ((config_text_is(a->parameters[i]->key, "enable_cuda_graph") ||
+                     config_text_is(a->parameters[i]->key, "trt_cuda_graph_enable")) &&
+                    is_on(a->parameters[i]->value))
+                        return true;
+        return false;
+}
+
+static void note_accelerator(const struct note_run *r, const char *field, const accelerator *a) {
+        if (!config_text_is(a->name, "tensorrt") && !config_text_is(a->name, "cuda"))
+                put_note(r, NOTE_MISSING, field,
+                         "the onnxruntime backend has the accelerators tensorrt and cuda, and "
+                         "refuses "
+                         "to load the model");
+        else if (wants_graph(a))
+                put_note(r, NOTE_MISSING, field, NO_CUDA_GRAPHS);
+        else
+                put_note(r, NOTE_WORKS, field,
+                         "for instances on GPUs, with a library of ONNX Runtime that has it "
+                         "(--backend-config=onnxruntime,library=)");
+}
+
+/* Without GPUs a row of gpu_fields says that they have no effect. */
+static void note_accelerators(const struct note_run *r) {
+        const Inference__ModelOptimizationPolicy__ExecutionAccelerators *all =
+                optimization(r->config)->execution_accelerators;
+
+        if (!r->has_gpus || all == NULL || !has_backend(r->config, "onnxruntime"))
+                return;
+        for (size_t i = 0; i < all->n_gpu_execution_accelerator; i++) {
+                AUTO_CHARS field = mem_printf(
+                        "optimization.execution_accelerators.gpu_execution_accelerator[%zu]", i);
+
+                note_accelerator(r, field, all->gpu_execution_accelerator[i]);
+        }
 }
 
 /* ---- instance groups, libraries of operators -------------------------------------------------- */
@@ -253,6 +317,11 @@ static const struct parameter_row gpu_parameters[] = {
         { "onnxruntime", "enable_cuda_graph", NULL, NOTE_DIFFERS, NO_GPU },
 };
 
+/* The same for a machine with GPUs. */
+static const struct parameter_row with_gpu_parameters[] = {
+        { "onnxruntime", "enable_cuda_graph", "1", NOTE_MISSING, NO_CUDA_GRAPHS },
+};
+
 static bool is_row(const struct note_run *r, const struct parameter_row *row, const char *key,
                    const char *value) {
         return config_text_is(key, row->key) &&
@@ -316,6 +385,8 @@ static void note_parameter(const struct note_run *r, const char *field, const ch
         row = find_row(r, parameters, ARRAY_LEN(parameters), key, value);
         if (row == NULL && !r->has_gpus)
                 row = find_row(r, gpu_parameters, ARRAY_LEN(gpu_parameters), key, value);
+        if (row == NULL && r->has_gpus)
+                row = find_row(r, with_gpu_parameters, ARRAY_LEN(with_gpu_parameters), key, value);
         if (row != NULL)
                 put_parameter(r, row->verdict, field, key, row->text);
         else
@@ -351,6 +422,7 @@ void config_notes_each(const struct model_config *c, const struct config_notes_p
         const struct note_run r = { c, place->directory, place->has_gpus, add, owner };
 
         note_fields(&r);
+        note_accelerators(&r);
         note_rate_limits(&r);
         note_libraries(&r);
         note_parameters(&r);

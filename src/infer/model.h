@@ -54,7 +54,8 @@ struct model {
         bool has_next;           /* requests continue in other models: pipeline/chain.h */
         bool may_be_unready;     /* its backend can report that an instance is not ready */
         bool needs_equal_shapes; /* see request_same_shape() */
-        /* All instance groups are KIND_GPU or KIND_MODEL: its backend looks at the memory types of tensors. */
+        /* Its backend looks at the memory types of tensors: all instance groups are KIND_GPU, or KIND_MODEL where
+         * the backend does so there, too. */
         bool takes_device_memory;
         int  device; /* the one GPU of all its GPU instances; GPU_HOST: none; GPU_SEVERAL */
         /* Set by infer/model_generations.h. */

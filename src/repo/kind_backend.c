@@ -93,6 +93,15 @@ struct model_start {
         struct error         *error;
 };
 
+static bool looks_at_types(const struct backend *b, const struct instance_devices *d) {
+        switch (b->memory) {
+        case BACKEND_LOOKS: return d->has_no_cpu;
+        case BACKEND_BY_KIND: return d->has_only_gpus;
+        case BACKEND_ON_HOST: break;
+        }
+        return false;
+}
+
 /* To be called again when the backend has completed the configuration. */
 static void set_devices(struct loaded_model *l) {
         struct instance_devices d = model_instances_devices(l->model.config);
@@ -100,9 +109,9 @@ static void set_devices(struct loaded_model *l) {
         l->backend.device = d.first;
         l->model.device = d.only;
         /* A group that says KIND_GPU is right about a backend that only prefers the CPU. */
-        l->model.takes_device_memory = d.has_no_cpu &&
-                                       (d.first != GPU_HOST || can_use_gpus(l->backend.backend)) &&
-                                       !l->backend.backend->wants_host_memory;
+        l->model.takes_device_memory =
+                (d.first != GPU_HOST || can_use_gpus(l->backend.backend)) &&
+                looks_at_types(l->backend.backend, &d);
 }
 
 static void start_main(void *arg) {

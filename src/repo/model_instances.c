@@ -102,12 +102,14 @@ struct instance_devices model_instances_devices(const struct model_config *c) {
         const Inference__ModelConfig *pb = c->pb;
         struct instance_devices       d = { .first = GPU_HOST, .only = GPU_HOST };
 
-        d.has_no_cpu = pb->n_instance_group > 0;
+        d.has_no_cpu = d.has_only_gpus = pb->n_instance_group > 0;
         for (size_t g = 0; g < pb->n_instance_group; g++) {
                 const Inference__ModelInstanceGroup *group = pb->instance_group[g];
 
                 if (group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU)
                         d.has_no_cpu = false;
+                if (group->kind != INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU)
+                        d.has_only_gpus = false;
                 for (size_t i = 0; i < group->n_gpus; i++) {
                         if (d.first == GPU_HOST)
                                 d.first = d.only = group->gpus[i];

@@ -29,9 +29,10 @@ struct placement;
 const struct placement *model_instances_place(const struct loaded_model *l);
 /* Where the instances of a normalised configuration are. */
 struct instance_devices {
-        int  first;      /* the first GPU; GPU_HOST: no instance is on one */
-        int  only;       /* the one GPU of all instances on GPUs; GPU_HOST: none; GPU_SEVERAL */
-        bool has_no_cpu; /* all groups are KIND_GPU or KIND_MODEL */
+        int  first;         /* the first GPU; GPU_HOST: no instance is on one */
+        int  only;          /* the one GPU of all instances on GPUs; GPU_HOST: none; GPU_SEVERAL */
+        bool has_no_cpu;    /* all groups are KIND_GPU or KIND_MODEL */
+        bool has_only_gpus; /* all groups are KIND_GPU */
 };
 
 struct instance_devices model_instances_devices(const struct model_config *c);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A library of ONNX Runtime that seems to have the providers CUDA and TensorRT: the API of the real library,
- * NESO_REAL_ONNXRUNTIME, with the functions about them replaced. Sessions compute on the CPU. Each provider that
- * is appended writes a line to the file NESO_FAKE_PROVIDERS: its name, and its options in their order. Without
- * NESO_FAKE_TENSORRT=1 the library has no TensorRT. */
+ * NESO_REAL_ONNXRUNTIME, with the functions about them replaced. Sessions compute on the CPU; their bindings keep
+ * tensors in the memory of GPUs (fake_cuda_binding.h). Each provider that is appended writes a line to the file
+ * NESO_FAKE_PROVIDERS: its name, and its options in their order. Without NESO_FAKE_TENSORRT=1 the library has no
+ * TensorRT. */
+#include "fake_cuda_binding.h"
+
 #include <dlfcn.h>
-#include <onnxruntime_c_api.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,8 +65,10 @@ static OrtStatus *ORT_API_CALL update_cuda(OrtCUDAProviderOptionsV2 *options,
 
 static OrtStatus *ORT_API_CALL append_cuda(OrtSessionOptions              *session,
                                            const OrtCUDAProviderOptionsV2 *options) {
-        (void)session;
-        return append((const struct provider *)options);
+        const struct provider *p = (const struct provider *)options;
+
+        binding_options(session, atoi(strstr(p->text, "device_id=") + strlen("device_id=")));
+        return append(p);
 }
 
 static void ORT_API_CALL release_cuda(OrtCUDAProviderOptionsV2 *options) {
@@ -134,6 +137,7 @@ static const OrtApi *ORT_API_CALL get_api(uint32_t version) {
         api.UpdateTensorRTProviderOptions = update_tensorrt;
         api.SessionOptionsAppendExecutionProvider_TensorRT_V2 = append_tensorrt;
         api.ReleaseTensorRTProviderOptions = release_tensorrt;
+        binding_replace(real, &api);
         return &api;
 }
 

@@ -37,7 +37,8 @@ def test_on_the_stand_ins():
     assert code == 0 and " 0 not ok" in text, text
     for what in ("tests against the driver", "rate with CUDA regions / system regions", "CPU of the server: 1 MiB",
                  "ensemble of 3 steps: rate", "to the host between steps", "GPU memory after 3 loads and 150 requests",
-                 "metrics of the first GPU", "ONNX"):
+                 "metrics of the first GPU", "bytes through main memory, ensemble of 2 ONNX models",
+                 "ONNX model: largest difference"):
         assert what in text, text
     assert ">=" not in text
     [cpu] = re.findall(r"CPU of the server +(\d+) us a request", text)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """ONNX models on GPUs: a library that seems to have the providers, which writes down what it was asked for, and
 computes on the CPU (fake_cuda_onnxruntime.c), on stand-ins of GPUs."""
+import json
 import os
 import subprocess
 import sys
@@ -11,8 +12,8 @@ import requests
 
 from conftest import BUILD, ROOT, require_build
 from gpus import GpuServer, fake_gpus, require_gpus
+from onnx_gpus import LIBRARY, place_library, real_library
 
-LIBRARY = BUILD / "tests" / "e2e" / "libfake_cuda_onnxruntime.so"
 IMAGES = numpy.arange(64, dtype=numpy.float32).reshape(1, 64) / 4
 CONFIG = """platform: "onnxruntime_onnx"
 max_batch_size: 8
@@ -20,11 +21,6 @@ max_batch_size: 8
 """
 GROUP = "instance_group { kind: KIND_GPU gpus: [ %s ] }"
 ACCELERATOR = "optimization { execution_accelerators { gpu_execution_accelerator { name: \"%s\" %s } } }"
-
-
-def real_library():
-    local = ROOT / ".deps" / "onnxruntime" / "lib" / "libonnxruntime.so.1"
-    return str(local) if local.exists() else "libonnxruntime.so.1"
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +39,6 @@ class Place:
     """Servers of one model "m" on the stand-ins; `providers` are the lines of those that were appended."""
 
     def __init__(self, folder, source, more, tensorrt=False, library=LIBRARY, files=False):
-        if library:  # a file of the provider beside it says that it is installed
-            (folder / "libonnxruntime_providers_cuda.so").write_bytes(b"")
-            library = folder / library.name
-            library.symlink_to(LIBRARY)
         self.providers_file = folder / "providers"
         self.model = folder / "repository" / "m"
         (self.model / "1").mkdir(parents=True)
@@ -59,7 +51,7 @@ class Place:
         if files:
             self.options.append("--backend-config=onnxruntime,allow-file-options=true")
         if library:
-            self.options.append(f"--backend-config=onnxruntime,library={library}")
+            self.options.append(place_library(folder))
 
     def start(self, environment):
         return GpuServer(self.model.parent, {**environment, **self.environment}, self.options)
@@ -155,12 +147,12 @@ def test_no_kind_is_the_gpus(file, on_cpu, tmp_path):
 def test_parameters_of_cuda(file, tmp_path):
     more = "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in {
         "cudnn_conv_algo_search": 1, "gpu_mem_limit": 1000000, "arena_extend_strategy": 1,
-        "do_copy_in_default_stream": 0, "cudnn_conv_use_max_workspace": 0, "enable_cuda_graph": 1}.items())
+        "do_copy_in_default_stream": 0, "cudnn_conv_use_max_workspace": 0, "enable_cuda_graph": 0}.items())
     index, providers, _ = run(tmp_path, file / "simple", GROUP % "0" + more)
     assert index["state"] == "READY", index
     assert providers == ["cuda device_id=0 cudnn_conv_algo_search=HEURISTIC gpu_mem_limit=1000000 "
                          "arena_extend_strategy=kSameAsRequested do_copy_in_default_stream=0 "
-                         "cudnn_conv_use_max_workspace=0 enable_cuda_graph=1"]
+                         "cudnn_conv_use_max_workspace=0 enable_cuda_graph=0"]
 
 
 def test_tensorrt(file, on_cpu, tmp_path):
@@ -184,6 +176,11 @@ def test_tensorrt(file, on_cpu, tmp_path):
      "unknown parameter 'speed' is provided for CUDA Execution Accelerator"),
     (ACCELERATOR % ("cuda", 'parameters { key: "cudnn_conv_algo_search" value: "7" }'),
      "parameter 'cudnn_conv_algo_search' is '7', expected 0 to 2"),
+    ('parameters { key: "enable_cuda_graph" value { string_value: "1" } }',
+     "parameter 'enable_cuda_graph' is not supported: a CUDA graph needs inputs and outputs that have the same "
+     "addresses in each run"),
+    (ACCELERATOR % ("cuda", 'parameters { key: "enable_cuda_graph" value: "1" }'),
+     "parameter 'enable_cuda_graph' is not supported"),
 ])
 def test_what_is_refused(file, tmp_path, more, reason):
     index, _, _ = run(tmp_path, file / "simple", GROUP % "0" + more)
@@ -194,6 +191,8 @@ def test_what_is_refused(file, tmp_path, more, reason):
     ('parameters { key: "precision_mode" value: "FP8" }', "unsupported precision mode 'FP8' is requested"),
     ('parameters { key: "speed" value: "1" }',
      "unknown parameter 'speed' is provided for TensorRT Execution Accelerator"),
+    ('parameters { key: "trt_cuda_graph_enable" value: "True" }',
+     "parameter 'trt_cuda_graph_enable' is not supported"),
     ('parameters { key: "trt_refuse" value: "1" }', "trt_refuse is no option"),
 ])
 def test_what_tensorrt_refuses(file, tmp_path, parameter, reason):
@@ -234,3 +233,29 @@ def test_loads_leave_nothing(file, tmp_path):
         finally:
             assert server.stop() == 0, server.text()
     assert len(place.providers) == 42
+
+
+@pytest.mark.parametrize("more, verdict, field, text", [
+    (ACCELERATOR % ("tensorrt", ""), "works", "gpu_execution_accelerator[0]", "with a library of ONNX Runtime that has it"),
+    (ACCELERATOR % ("openvino", ""), "missing", "gpu_execution_accelerator[0]", "refuses to load"),
+    ('parameters { key: "enable_cuda_graph" value { string_value: "1" } }', "missing", "parameters[0]",
+     "CUDA graphs are not supported"),
+    ("optimization { cuda { graphs: true } }", "works", "optimization.cuda", "no effect on ONNX models, as in Triton"),
+])
+def test_check_before_a_migration(file, tmp_path, more, verdict, field, text):
+    """The remark agrees with the load."""
+    place = Place(tmp_path, file / "simple", GROUP % "0" + more, tensorrt=True)
+    with fake_gpus(tmp_path) as environment:
+        done = subprocess.run([BUILD / "neso", "check", "--migrate", place.model.parent, "--json",
+                               f"--backend-directory={BUILD / 'backends'}"], env={**os.environ, **environment},
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        server = place.start(environment)
+        try:
+            index = requests.post(f"{server.url}/v2/repository/index", timeout=20).json()[0]
+        finally:
+            assert server.stop() == 0, server.text()
+    model, = json.loads(done.stdout)["models"]
+    assert [row["why"] for row in model["rows"]
+            if row["verdict"] == verdict and row["field"].endswith(field) and text in row["why"]], model
+    assert model["verdict"] == verdict
+    assert (index["state"] == "READY") == (verdict == "works"), index

@@ -16,6 +16,7 @@ extern "C" {
 
 /* Objects of tritonbackend.h, which a program does not need to include, and one of this header. All are
  * known by pointer only. */
+struct TRITONBACKEND_MemoryManager;
 struct TRITONBACKEND_Model;
 struct TRITONBACKEND_ModelInstance;
 struct TRITONBACKEND_ResponseFactory;
@@ -469,6 +470,29 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelStacks(
  * INVALID_ARG when an argument is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerGpus(
         struct TRITONSERVER_Server *server, struct TRITONSERVER_Message **gpus);
+
+/* Bytes to copy from one place to another. Ids are those of GPUs; they mean nothing for memory of the host.
+ * The places do not overlap. */
+struct NESO_MemoryCopy {
+        void                   *to;
+        const void             *from;
+        uint64_t                byte_size;
+        TRITONSERVER_MemoryType to_type;
+        TRITONSERVER_MemoryType from_type;
+        int64_t                 to_id;
+        int64_t                 from_id;
+};
+
+/* For backends that look at the memory types of tensors: makes all copies, in any order, and returns when
+ * the last one has ended, mostly with one wait for each GPU that takes part. Bytes go from one GPU to another
+ * as --enable-peer-access permits. No default stream is used, no device is synchronised, and the context
+ * that is current on the thread stays. After an error the destinations have any bytes.
+ *
+ * INVALID_ARG when `manager` is NULL, when `copies` is NULL with an `n` above 0, or for an unknown GPU or type
+ * of memory; UNSUPPORTED for memory of a GPU in a server without GPUs; UNAVAILABLE with the driver's text. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_MemoryManagerCopy(
+        struct TRITONBACKEND_MemoryManager *manager, const struct NESO_MemoryCopy *copies,
+        uint32_t n);
 
 /* Sets an option by its name on the command line, from the same text: "chain-strict-unload", "true". An
  * option that may be given several times gets one more value. The options that a server in a program has

@@ -27,6 +27,10 @@ static void call_memory(TRITONBACKEND_Backend *backend) {
         OK(TRITONBACKEND_MemoryManagerAllocate, manager, &buffer, TRITONSERVER_MEMORY_CPU, 0, 64);
         EXPECT(buffer != NULL);
         memset(buffer, 1, 64);
+        OK(NESO_MemoryManagerCopy, manager,
+           &(struct NESO_MemoryCopy){ .to = (char *)buffer + 32, .from = "copied", .byte_size = 6 },
+           1);
+        EXPECT(memcmp((char *)buffer + 32, "copied", 6) == 0);
         OK(TRITONBACKEND_MemoryManagerFree, manager, buffer, TRITONSERVER_MEMORY_CPU, 0);
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TRITONBACKEND_MemoryManagerAllocate(), without GPUs and on the stand-in of the driver. */
+/* TRITONBACKEND_MemoryManagerAllocate() and NESO_MemoryManagerCopy(), without GPUs and on the stand-in of the
+ * driver. */
 #include "suite.h"
 
 #include "../gpu/fake_gpus.h"
 #include "backend/backend.h"
+#include "triton/core/neso.h"
 #include "triton/core/tritonbackend.h"
 
 #include <string.h>
@@ -113,11 +115,89 @@ static void test_pinned_pool_is_full(void **state) {
         fake_gpus_close(&x.f);
 }
 
+#define HOST TRITONSERVER_MEMORY_CPU
+#define PINNED TRITONSERVER_MEMORY_CPU_PINNED
+#define DEVICE TRITONSERVER_MEMORY_GPU
+#define N_COPIES 70 /* more than are made together */
+
+static struct NESO_MemoryCopy copy_of(void *to, TRITONSERVER_MemoryType to_type, int64_t to_id,
+                                      const void *from, TRITONSERVER_MemoryType from_type,
+                                      int64_t from_id) {
+        return (struct NESO_MemoryCopy){ to, from, 8, to_type, from_type, to_id, from_id };
+}
+
+static void assert_no_copy(struct fixture *x, struct NESO_MemoryCopy copy, enum error_code code,
+                           const char *text) {
+        assert_gpu_error((struct error *)NESO_MemoryManagerCopy(x->manager, &copy, 1), code, text);
+}
+
+static void test_copies_without_gpus(void **state) {
+        (void)state;
+        struct fixture         x;
+        char                   to[8] = "";
+        struct NESO_MemoryCopy copy;
+
+        open_manager(&x, NULL);
+        copy = copy_of(to, HOST, 0, "abcdefg", PINNED, 5);
+        assert_null(NESO_MemoryManagerCopy(x.manager, &copy, 1));
+        assert_string_equal(to, "abcdefg");
+        assert_null(NESO_MemoryManagerCopy(x.manager, NULL, 0));
+        assert_no_copy(&x, copy_of(to, HOST, 0, "abcdefg", DEVICE, 0), ERR_UNSUPPORTED,
+                       "GPU memory can not be copied: GPUs not supported");
+        assert_no_copy(&x, copy_of(to, (TRITONSERVER_MemoryType)7, 0, "abcdefg", HOST, 0),
+                       ERR_INVALID_ARG, "7 is no type of memory");
+        assert_gpu_error((struct error *)NESO_MemoryManagerCopy(x.manager, NULL, 1),
+                         ERR_INVALID_ARG, "copies");
+}
+
+static void test_copies(void **state) {
+        (void)state;
+        struct gpus_options    options = fake_gpus_options();
+        struct fixture         x;
+        struct NESO_MemoryCopy copies[N_COPIES];
+        char                   from[N_COPIES * 8], to[N_COPIES * 8];
+        char                  *zero, *one;
+
+        open_manager(&x, &options);
+        zero = allocate(&x, DEVICE, 0, sizeof(from));
+        one = allocate(&x, DEVICE, 1, sizeof(from));
+        fill_bytes(from, sizeof(from), 1);
+        for (int i = 0; i < N_COPIES; i++)
+                copies[i] = copy_of(zero + 8 * i, DEVICE, 0, from + 8 * i, HOST, 0);
+        assert_null(NESO_MemoryManagerCopy(x.manager, copies, N_COPIES));
+        for (int i = 0; i < N_COPIES; i++)
+                copies[i] = copy_of(one + 8 * i, DEVICE, 1, zero + 8 * i, DEVICE, 0);
+        assert_null(NESO_MemoryManagerCopy(x.manager, copies, N_COPIES));
+        for (int i = 0; i < N_COPIES; i++)
+                copies[i] = copy_of(to + 8 * i, HOST, 0, one + 8 * i, DEVICE, 1);
+        copies[3].byte_size = 0; /* nothing, whatever its addresses */
+        copies[3].from = copies[3].to = NULL;
+        memset(to, 0, sizeof(to));
+        assert_null(NESO_MemoryManagerCopy(x.manager, copies, N_COPIES));
+        assert_memory_equal(to, from, 24);
+        assert_memory_equal(to + 32, from + 32, sizeof(to) - 32);
+        assert_int_equal(to[24] | to[31], 0);
+        assert_int_equal(gpus_traffic(x.f.gpus).to_host, sizeof(to) - 8);
+        assert_int_equal(gpus_traffic(x.f.gpus).between_devices, sizeof(to));
+
+        assert_no_copy(&x, copy_of(to, HOST, 0, zero, DEVICE, 2), ERR_INVALID_ARG,
+                       "GPU 2 is unknown: the GPUs are 0,1");
+        x.f.fake_cuda_set("FAIL", "cuMemcpyDtoHAsync:1:999");
+        assert_no_copy(&x, copy_of(to, HOST, 0, zero, DEVICE, 0), ERR_UNAVAILABLE,
+                       "unable to copy 8 bytes");
+        deallocate(&x, DEVICE, 0, zero);
+        deallocate(&x, DEVICE, 1, one);
+        assert_no_context(&x.f);
+        fake_gpus_close(&x.f);
+}
+
 SUITE(api_memory) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_without_gpus),
                 cmocka_unit_test(test_with_gpus),
                 cmocka_unit_test(test_pinned_pool_is_full),
+                cmocka_unit_test(test_copies_without_gpus),
+                cmocka_unit_test(test_copies),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -377,7 +377,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, const 
         *buffer = input->pieces[i];
         *n_bytes = input->piece_bytes[i];
         *memory_type = input->memory_type;
-        *memory_id = 0;
+        *memory_id = input->memory_id;
         return NULL;
 }
 
@@ -544,6 +544,15 @@ static void allocate(struct TRITONBACKEND_Output *output, uint64_t n_bytes) {
         output->bytes = (char *)output->allocated + fake.output_offset;
 }
 
+/* The bytes as the backend gets them: where the test says. */
+static void give_place(void *bytes, void **buffer, TRITONSERVER_MemoryType *type, int64_t *id) {
+        fake.preferred_type = *type;
+        fake.preferred_id = *id;
+        *type = fake.output_type;
+        *id = fake.output_id;
+        *buffer = *type == TRITONSERVER_MEMORY_GPU ? FAKE_DEVICE_ADDRESS(bytes) : bytes;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *response,
                                                  TRITONBACKEND_Output **output, const char *name,
                                                  const TRITONSERVER_DataType type,
@@ -564,9 +573,7 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
         if (output->allocated != NULL)
                 return refuse(TRITONSERVER_ERROR_ALREADY_EXISTS, "allocated already");
         allocate(output, n_bytes);
-        *buffer = output->bytes;
-        *memory_type = TRITONSERVER_MEMORY_CPU;
-        *memory_id = 0;
+        give_place(output->bytes, buffer, memory_type, memory_id);
         return NULL;
 }
 
@@ -623,14 +630,66 @@ TRITONSERVER_Error *TRITONBACKEND_StateBuffer(TRITONBACKEND_State *state, void *
                                               TRITONSERVER_MemoryType *memory_type,
                                               int64_t                 *memory_id) {
         allocate(&state->value, n_bytes);
-        *buffer = state->value.bytes;
-        *memory_type = TRITONSERVER_MEMORY_CPU;
-        *memory_id = 0;
+        give_place(state->value.bytes, buffer, memory_type, memory_id);
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_StateUpdate(TRITONBACKEND_State *state) {
         state->is_committed = true;
+        return NULL;
+}
+
+/* ---- memory of GPUs ---- */
+
+TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend        *backend,
+                                                       TRITONBACKEND_MemoryManager **manager) {
+        *manager = (TRITONBACKEND_MemoryManager *)backend;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryManager  *manager,
+                                                        void                        **buffer,
+                                                        const TRITONSERVER_MemoryType memory_type,
+                                                        const int64_t                 memory_id,
+                                                        const uint64_t                n_bytes) {
+        void *memory = malloc(n_bytes);
+
+        (void)manager;
+        if (memory == NULL || memory_type != TRITONSERVER_MEMORY_GPU || memory_id != 0)
+                abort();
+        *buffer = FAKE_DEVICE_ADDRESS(memory);
+        fake.n_device_alive++;
+        return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager  *manager,
+                                                    void                         *buffer,
+                                                    const TRITONSERVER_MemoryType memory_type,
+                                                    const int64_t                 memory_id) {
+        (void)manager;
+        if (memory_type != TRITONSERVER_MEMORY_GPU || memory_id != 0)
+                abort();
+        free(FAKE_DEVICE_BYTES(buffer));
+        fake.n_device_alive--;
+        return NULL;
+}
+
+TRITONSERVER_Error *NESO_MemoryManagerCopy(TRITONBACKEND_MemoryManager  *manager,
+                                           const struct NESO_MemoryCopy *copies, uint32_t n) {
+        (void)manager;
+        fake.n_copy_calls++;
+        for (uint32_t i = 0; i < n; i++)
+                if (fake.fail_copy_from != 0 && (uintptr_t)copies[i].from == fake.fail_copy_from)
+                        return refuse(TRITONSERVER_ERROR_UNAVAILABLE, "the copy failed");
+        for (uint32_t i = 0; i < n; i++) {
+                const struct NESO_MemoryCopy *c = &copies[i];
+
+                memcpy(c->to_type == TRITONSERVER_MEMORY_GPU ? FAKE_DEVICE_BYTES(c->to) : c->to,
+                       c->from_type == TRITONSERVER_MEMORY_GPU ? FAKE_DEVICE_BYTES(c->from)
+                                                               : c->from,
+                       c->byte_size);
+        }
+        fake.n_copies += n;
         return NULL;
 }
 

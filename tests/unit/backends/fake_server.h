@@ -33,7 +33,13 @@ struct TRITONBACKEND_Input {
         uint64_t                piece_bytes[3];
         uint32_t                n_pieces;
         TRITONSERVER_MemoryType memory_type;
+        int64_t                 memory_id;
 };
+
+/* Memory of a GPU is the host's, at an address that no load or store of the CPU can use. */
+#define FAKE_DEVICE_OFFSET ((uintptr_t)1 << 62)
+#define FAKE_DEVICE_ADDRESS(memory) ((void *)((uintptr_t)(memory) + FAKE_DEVICE_OFFSET))
+#define FAKE_DEVICE_BYTES(address) ((void *)((uintptr_t)(address)-FAKE_DEVICE_OFFSET))
 
 struct TRITONBACKEND_Output {
         const char           *name; /* owned */
@@ -117,16 +123,24 @@ struct TRITONBACKEND_ModelInstance {
 
 /* What the fake refuses, when set. */
 struct fake_faults {
-        bool        fail_response_new;
-        const char *fail_output;   /* OutputBuffer of this output fails */
-        size_t      output_offset; /* bytes that outputs lie off their alignment */
-        void       *output_at; /* where all outputs lie, the test's; NULL: memory of their own */
-        uint32_t    n_errors_alive; /* errors that were not deleted; counted, not set */
-        uint32_t    n_messages_alive;
-        uint32_t    n_rows; /* of responses, begun and ended; counted */
-        bool        is_in_row;
-        uint32_t    n_sent_in_row; /* responses sent within one */
-        uint64_t    start_ns;      /* of executions; 0: the time now */
+        bool                    fail_response_new;
+        const char             *fail_output; /* OutputBuffer of this output fails */
+        TRITONSERVER_MemoryType output_type; /* memory that outputs and states are given, */
+        int64_t                 output_id;   /* and of which GPU; what they prefer is in: */
+        TRITONSERVER_MemoryType preferred_type;
+        int64_t                 preferred_id;
+        uint32_t                n_copy_calls;   /* of NESO_MemoryManagerCopy(); counted */
+        uint32_t                n_copies;       /* of those that it made */
+        uint64_t                fail_copy_from; /* it fails when a copy has this source */
+        uint32_t                n_device_alive; /* memory of GPUs that was not freed; counted */
+        size_t                  output_offset;  /* bytes that outputs lie off their alignment */
+        void    *output_at;      /* where all outputs lie, the test's; NULL: memory of their own */
+        uint32_t n_errors_alive; /* errors that were not deleted; counted, not set */
+        uint32_t n_messages_alive;
+        uint32_t n_rows; /* of responses, begun and ended; counted */
+        bool     is_in_row;
+        uint32_t n_sent_in_row; /* responses sent within one */
+        uint64_t start_ns;      /* of executions; 0: the time now */
 };
 
 extern struct fake_faults fake;

@@ -91,28 +91,50 @@ static void test_rows(void **state) {
         }
 }
 
-/* Where there are GPUs, nothing that is for them is remarked on, but for what has no effect on them either. */
+#define ACCELERATOR(name, more)                                                                    \
+        "optimization { execution_accelerators { gpu_execution_accelerator { name: '" name         \
+        "' " more " } } }"
+#define NTH "optimization.execution_accelerators.gpu_execution_accelerator[0]"
+
+/* Where there are GPUs, what is for them is not remarked on, but for what has no effect on them either, or what the
+ * onnxruntime backend reads. */
+static const struct {
+        const char *text, *notes;
+} with_gpus[] = {
+        { ONNX
+          "optimization { input_pinned_memory { enable: true } output_pinned_memory { enable: true "
+          "} gather_kernel_buffer_threshold: 9 }",
+          "" },
+        { ONNX "cc_model_filenames { key: '7.5' value: 'a' }", "" },
+        { ONNX "optimization { cuda { graphs: true } }", "works: optimization.cuda" },
+        { "name: 'm' backend: 'tensorrt' optimization { cuda { graphs: true } }", "" },
+        { ONNX ACCELERATOR("tensorrt", ""), "works: " NTH },
+        { ONNX ACCELERATOR("cuda", "parameters { key: 'enable_cuda_graph' value: '0' }"),
+          "works: " NTH },
+        { ONNX ACCELERATOR("cuda", "parameters { key: 'enable_cuda_graph' value: '1' }"),
+          "missing: " NTH },
+        { ONNX ACCELERATOR("tensorrt", "parameters { key: 'trt_cuda_graph_enable' value: 'true' }"),
+          "missing: " NTH },
+        { ONNX ACCELERATOR("openvino", ""), "missing: " NTH },
+        { "name: 'm' backend: 'mine' " ACCELERATOR("openvino", ""), "" },
+        { ONNX PARAMETER("enable_cuda_graph", "1"), "missing: parameters[0]" },
+        { ONNX PARAMETER("enable_cuda_graph", "0") PARAMETER("gpu_mem_limit", "1"),
+          "works: parameters[0]; works: parameters[1]" },
+        { PYTHON PARAMETER("FORCE_CPU_ONLY_INPUT_TENSORS", "no"), "differs: parameters[0]" },
+};
+
 static void test_gpus(void **state) {
-        static const char *const texts[] = {
-                ONNX "optimization { cuda { graphs: true } input_pinned_memory { enable: true } "
-                     "output_pinned_memory { enable: true } gather_kernel_buffer_threshold: 9 "
-                     "execution_accelerators { gpu_execution_accelerator { name: 'tensorrt' } } }",
-                ONNX "cc_model_filenames { key: '7.5' value: 'a' }",
-        };
-        AUTO_MODEL_CONFIG c = config_of(PYTHON PARAMETER("FORCE_CPU_ONLY_INPUT_TENSORS", "no"));
         struct config_notes_place place = { .directory = model.path, .has_gpus = true };
-        AUTO_STRBUF               notes = { 0 };
 
         (void)state;
-        strbuf_init(&notes, 0);
-        for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-                AUTO_MODEL_CONFIG other = config_of(texts[i]);
+        for (size_t i = 0; i < ARRAY_LEN(with_gpus); i++) {
+                AUTO_MODEL_CONFIG c = config_of(with_gpus[i].text);
+                AUTO_STRBUF       notes = { 0 };
 
-                config_notes_each(other, &place, add_note, &notes);
+                strbuf_init(&notes, 0);
+                config_notes_each(c, &place, add_note, &notes);
+                assert_string_equal(strbuf_cstr(&notes), with_gpus[i].notes);
         }
-        assert_string_equal(strbuf_cstr(&notes), "");
-        config_notes_each(c, &place, add_note, &notes);
-        assert_string_equal(strbuf_cstr(&notes), "differs: parameters[0]");
 }
 
 static void test_a_stub(void **state) {
