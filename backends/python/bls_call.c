@@ -6,6 +6,7 @@
 #include "kit/scratch.h"
 #include "kit/text.h"
 #include "python/answer.h"
+#include "python/device_tensor.h"
 #include "python/waits.h"
 #include "triton/core/neso.h"
 
@@ -45,6 +46,8 @@ struct bls_call {
         struct wait                    wait;
         char                          *model;      /* owned: its name; NULL: not read */
         bool                           is_through; /* an ensemble or a chain */
+        struct device_tensor          *opened;     /* owned: inputs on GPUs; NULL: none */
+        uint32_t                       n_opened;
         /* Handles of the requests on whose behalf it is made: few_requests, or owned. n_requests is guarded by
          * the instance's lock, and the handles do not change once it is set. */
         uint32_t *requests;
@@ -131,6 +134,12 @@ static void unlink_call(struct bls_call *call) {
         (void)pthread_mutex_unlock(&in->lock);
 }
 
+static void close_inputs(struct bls_call *call) {
+        for (uint32_t i = 0; i < call->n_opened; i++)
+                device_tensor_close(call->instance, &call->opened[i]);
+        free(call->opened);
+}
+
 static void end_one(struct bls_call *call) {
         struct session *s = call->session;
 
@@ -140,6 +149,7 @@ static void end_one(struct bls_call *call) {
         if (call->request != NULL)
                 kit_error_log(TRITONSERVER_InferenceRequestDelete(call->request),
                               "failed to delete a request");
+        close_inputs(call);
         if (atomic_load(&call->answered_by) == ANSWERED_EARLY && !call->to.is_async)
                 session_return(s, call->to.call);
         else if (call->last != 0)
@@ -395,6 +405,7 @@ struct payload {
         uint32_t             at;     /* offset of the payload in it */
         struct shm_infer     infer;
         const char          *model; /* borrowed from the call */
+        struct bls_call     *call;
 };
 
 static TRITONSERVER_Error *malformed(const struct payload *p) {
@@ -410,11 +421,68 @@ static char *copy_text(const struct payload *p, struct shm_text text) {
         return answer_copy_text(&p->source, text);
 }
 
+static TRITONSERVER_Error *describe_device(const struct device_tensor *t, uint64_t n_bytes,
+                                           TRITONSERVER_BufferAttributes *a) {
+        KIT_TRY(TRITONSERVER_BufferAttributesSetMemoryType(a, TRITONSERVER_MEMORY_GPU));
+        KIT_TRY(TRITONSERVER_BufferAttributesSetMemoryTypeId(a, t->place.id));
+        KIT_TRY(TRITONSERVER_BufferAttributesSetByteSize(a, n_bytes));
+        if (t->base == NULL)
+                return NULL;
+        return TRITONSERVER_BufferAttributesSetCudaIpcHandle(a, (void *)(uintptr_t)t->handle);
+}
+
+/* With the handle: a model in another process opens the memory with it. */
+static TRITONSERVER_Error *append_device_bytes(TRITONSERVER_InferenceRequest *request,
+                                               const char *name, const struct device_tensor *t,
+                                               uint64_t n_bytes) {
+        TRITONSERVER_BufferAttributes *a;
+        TRITONSERVER_Error            *err;
+
+        KIT_TRY(TRITONSERVER_BufferAttributesNew(&a));
+        err = describe_device(t, n_bytes, a);
+        if (err == NULL)
+                err = TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
+                        request, name, t->place.bytes, a);
+        (void)TRITONSERVER_BufferAttributesDelete(a);
+        return err;
+}
+
+static TRITONSERVER_Error *append_device_input(const struct payload          *p,
+                                               TRITONSERVER_InferenceRequest *request,
+                                               const char *name, const struct shm_tensor *tensor) {
+        struct bls_call      *call = p->call;
+        struct device_tensor *opened;
+
+        if (call->opened == NULL)
+                call->opened = kit_alloc_array(p->infer.n_inputs, sizeof(*call->opened));
+        if (call->opened == NULL)
+                return kit_error_no_memory(p->infer.n_inputs * sizeof(*opened), "a call");
+        opened = &call->opened[call->n_opened];
+        KIT_TRY(device_tensor_open(&p->source, tensor, name, opened));
+        call->n_opened++;
+        return append_device_bytes(request, name, opened, tensor->n_bytes);
+}
+
+static TRITONSERVER_Error *append_input(const struct payload          *p,
+                                        TRITONSERVER_InferenceRequest *request, const char *name,
+                                        const struct shm_tensor *tensor) {
+        const void *bytes;
+
+        if (tensor->n_bytes == 0)
+                return NULL;
+        if (tensor->gpu != 0)
+                return append_device_input(p, request, name, tensor);
+        bytes = region_find(p->source.region, tensor->data, tensor->n_bytes);
+        if (bytes == NULL)
+                return malformed(p);
+        return TRITONSERVER_InferenceRequestAppendInputData(request, name, bytes, tensor->n_bytes,
+                                                            TRITONSERVER_MEMORY_CPU, 0);
+}
+
 static TRITONSERVER_Error *add_input(const struct payload *p, uint32_t i,
                                      TRITONSERVER_InferenceRequest *request) {
         struct shm_tensor   tensor;
         int64_t             dims[KIT_MAX_DIMS];
-        const void         *bytes;
         TRITONSERVER_Error *err;
         char               *name;
 
@@ -423,19 +491,14 @@ static TRITONSERVER_Error *add_input(const struct payload *p, uint32_t i,
             tensor.n_dims > KIT_MAX_DIMS ||
             !answer_copy(&p->source, p->at + tensor.dims, dims, tensor.n_dims * sizeof(*dims)))
                 return malformed(p);
-        bytes = region_find(p->source.region, tensor.data, tensor.n_bytes);
-        if (bytes == NULL && tensor.n_bytes > 0)
-                return malformed(p);
         name = copy_text(p, tensor.name);
         if (name == NULL)
                 return malformed(p);
         err = TRITONSERVER_InferenceRequestAddInput(request, name,
                                                     (TRITONSERVER_DataType)tensor.type, dims,
                                                     tensor.n_dims);
-        if (err == NULL && tensor.n_bytes > 0)
-                err = TRITONSERVER_InferenceRequestAppendInputData(request, name, bytes,
-                                                                   tensor.n_bytes,
-                                                                   TRITONSERVER_MEMORY_CPU, 0);
+        if (err == NULL)
+                err = append_input(p, request, name, &tensor);
         free(name);
         return err;
 }
@@ -759,11 +822,12 @@ static TRITONSERVER_Error *read_payload(struct payload *p, struct bls_call *call
 }
 
 void bls_call_start(struct instance *in, const struct shm_call *record, const struct reply_to *to) {
-        struct payload      p = { .source = { &in->session->region, to->call, 0 },
+        struct payload      p = { .source = { &in->session->region, to->call, 0, in },
                                   .at = record->payload };
         struct bls_call    *call = kit_alloc_array(1, sizeof(*call));
         TRITONSERVER_Error *err;
 
+        p.call = call;
         if (call == NULL ||
             __builtin_add_overflow(record->payload, record->n_bytes, &p.source.n_bytes) ||
             region_find_stub_block(p.source.region, to->call, p.source.n_bytes) == NULL) {

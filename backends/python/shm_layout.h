@@ -38,7 +38,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHM_MAGIC 0x324e5950u /* "PYN2": guarantees that both sides are of one build */
+#define SHM_MAGIC 0x334e5950u /* "PYN3": guarantees that both sides are of one build */
 #define SHM_BLOCK 64u         /* a cache line, and the alignment of arrays */
 #define SHM_UNIT (16u << 10)  /* segments have whole units */
 #define SHM_GRANULE (UINT64_C(16) << 20)
@@ -76,6 +76,18 @@ struct shm_tensor {
         uint32_t        dims; /* int64_t[n_dims], relative */
         uint64_t        data; /* offset in the region; undefined when n_bytes is 0 */
         uint64_t        n_bytes;
+        uint32_t gpu; /* 0: main memory; else the number of a GPU + 1, and a struct shm_device is at
+                              * `data` */
+        uint32_t unused;
+};
+
+/* Where the bytes of a tensor are on a GPU. The process that does not own them opens the handle. */
+struct shm_device {
+        unsigned char handle[64]; /* of the allocation, by CUDA's driver */
+        uint64_t      offset;  /* in the allocation; from the stub, with `input`: in that input */
+        uint32_t      request; /* handle of the request that has the bytes as an input ... */
+        uint32_t input; /* ... and the number of that input. In a tensor of the stub: SHM_NO_INDEX
+                                   * for memory of its own */
 };
 
 enum shm_correlation { SHM_CORRELATION_INT, SHM_CORRELATION_TEXT };
@@ -97,6 +109,8 @@ struct shm_request {
         struct shm_text trace;      /* context of its trace; len 0: none */
         uint32_t        has_trace;
         uint32_t        bls_depth;
+        uint32_t
+                has_device_inputs; /* the stub says SHM_DROPPED when it uses none of them any more */
 };
 
 /* The requests of one execution, in a block of the server's area. */
@@ -219,10 +233,15 @@ enum shm_message_kind {
         SHM_CALL,      /* block: struct shm_call, which the stub keeps */
         SHM_CANCEL,    /* block: a call that is cancelled; only its last reply is wanted */
         SHM_WAIT, /* block: a call that the server has asked for; value: enum shm_wait, from now on */
-        SHM_LOG,    /* block: struct shm_log */
-        SHM_GROW,   /* handle: index of a segment that the stub offers; its state is the answer */
-        SHM_SHRINK, /* the stub has removed segments */
+        SHM_LOG,     /* block: struct shm_log */
+        SHM_GROW,    /* handle: index of a segment that the stub offers; its state is the answer */
+        SHM_SHRINK,  /* the stub has removed segments */
+        SHM_DROPPED, /* handle: a request whose inputs on GPUs are closed */
 };
+
+/* In `value` of SHM_RESULT and SHM_SEND: outputs lie in memory of the stub on GPUs, which it frees when the block
+ * comes back; it is woken then. */
+#define SHM_WANTS_BACK (UINT64_C(1) << 32)
 
 /* Properties of a model, by bits. */
 enum shm_model {

@@ -1398,4 +1398,5 @@ def _run(start):
     _c._serve(execute, is_concurrent)
     _state.may_call = False
     _finalize(model)
+    _c._end_devices()
     return 0

@@ -93,6 +93,122 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager 
         return NULL;
 }
 
+/* ---- memory of other processes, copies ---------------------------------------------------------- */
+
+static struct error *find_gpus(struct TRITONBACKEND_MemoryManager *manager, int64_t device,
+                               struct gpus **ret) {
+        *ret = MANAGER(manager)->gpus;
+        return check_device(*ret, device);
+}
+
+static struct error *share(struct TRITONBACKEND_MemoryManager *manager, int64_t device,
+                           const void *memory, const void *known, void *handle, uint64_t *offset) {
+        struct gpus *gpus;
+
+        TRY(find_gpus(manager, device, &gpus));
+        if (known == NULL)
+                return gpu_share(gpus, (int)device, memory, handle, offset);
+        TRY(gpu_find_place(gpus, (int)device, memory, offset));
+        memcpy(handle, known, GPU_SHARE_BYTES);
+        return NULL;
+}
+
+_Static_assert(NESO_DEVICE_HANDLE_BYTES == GPU_SHARE_BYTES, "a handle is copied as it is");
+
+struct TRITONSERVER_Error *NESO_DeviceMemoryShare(struct TRITONBACKEND_MemoryManager *manager,
+                                                  int64_t device, const void *memory,
+                                                  const void *known_handle, void *handle,
+                                                  uint64_t *offset) {
+        API_NEEDS(manager);
+        API_NEEDS(memory);
+        API_NEEDS(handle);
+        API_NEEDS(offset);
+        API_TRY(share(manager, device, memory, known_handle, handle, offset));
+        return NULL;
+}
+
+static struct error *open_shared(struct TRITONBACKEND_MemoryManager *manager, int64_t device,
+                                 const void *handle, uint64_t byte_size, void **base) {
+        struct gpus *gpus;
+
+        TRY(find_gpus(manager, device, &gpus));
+        return gpu_open_shared(gpus, (int)device, handle, byte_size, base);
+}
+
+struct TRITONSERVER_Error *NESO_DeviceMemoryOpen(struct TRITONBACKEND_MemoryManager *manager,
+                                                 int64_t device, const void *handle,
+                                                 uint64_t byte_size, void **base) {
+        API_NEEDS(manager);
+        API_NEEDS(handle);
+        API_NEEDS(base);
+        API_TRY(open_shared(manager, device, handle, byte_size, base));
+        return NULL;
+}
+
+static struct error *close_shared(struct TRITONBACKEND_MemoryManager *manager, int64_t device,
+                                  void *base) {
+        struct gpus *gpus;
+
+        TRY(find_gpus(manager, device, &gpus));
+        gpu_close_shared(gpus, (int)device, base);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_DeviceMemoryClose(struct TRITONBACKEND_MemoryManager *manager,
+                                                  int64_t device, void *base) {
+        API_NEEDS(manager);
+        API_NEEDS(base);
+        API_TRY(close_shared(manager, device, base));
+        return NULL;
+}
+
+static struct error *device_of(const struct gpus *gpus, TRITONSERVER_MemoryType type, int64_t id,
+                               int *ret) {
+        *ret = GPU_HOST;
+        if (type != TRITONSERVER_MEMORY_GPU)
+                return NULL;
+        TRY(check_device(gpus, id));
+        *ret = (int)id;
+        return NULL;
+}
+
+static struct error *copy_each(struct gpus *gpus, const struct NESO_MemoryCopy *from,
+                               struct gpu_copy *to, uint32_t n) {
+        for (uint32_t i = 0; i < n; i++) {
+                to[i] = (struct gpu_copy){ .to = from[i].to,
+                                           .from = from[i].from,
+                                           .bytes = (size_t)from[i].byte_size };
+                TRY(device_of(gpus, from[i].to_type, from[i].to_id, &to[i].to_device));
+                TRY(device_of(gpus, from[i].from_type, from[i].from_id, &to[i].from_device));
+        }
+        return gpu_copy_all(gpus, to, n);
+}
+
+#define FEW_COPIES 8
+
+static struct error *copy_all(struct gpus *gpus, const struct NESO_MemoryCopy *copies, uint32_t n) {
+        struct gpu_copy few[FEW_COPIES], *many = few;
+        struct error   *err;
+
+        if (n > FEW_COPIES)
+                many = try_alloc(n * sizeof(*many));
+        if (many == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory for %u copies", n);
+        err = copy_each(gpus, copies, many, n);
+        if (many != few)
+                free(many);
+        return err;
+}
+
+struct TRITONSERVER_Error *NESO_MemoryCopyAll(struct TRITONBACKEND_MemoryManager *manager,
+                                              const struct NESO_MemoryCopy       *copies,
+                                              uint32_t                            copy_count) {
+        API_NEEDS(manager);
+        API_NEEDS(copies);
+        API_TRY(copy_all(MANAGER(manager)->gpus, copies, copy_count));
+        return NULL;
+}
+
 /* ---- backend --------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_BackendName(TRITONBACKEND_Backend *backend, const char **name) {
@@ -218,6 +334,14 @@ TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model        *mo
         API_NEEDS(location);
         *artifact_type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
         *location = MODEL(model)->directory;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ModelUseDeviceMemory(struct TRITONBACKEND_Model *model, bool inputs,
+                                                     bool outputs) {
+        API_NEEDS(model);
+        MODEL(model)->takes_device_inputs = inputs;
+        MODEL(model)->writes_device_outputs = outputs;
         return NULL;
 }
 

@@ -99,8 +99,10 @@ static void set_devices(struct loaded_model *l) {
 
         l->backend.device = d.first;
         l->model.device = d.only;
-        l->model.takes_device_memory = d.has_no_cpu && can_use_gpus(l->backend.backend) &&
-                                       !l->backend.backend->wants_host_memory;
+        l->model.takes_device_memory = l->backend.takes_device_inputs ||
+                                       (d.has_no_cpu && can_use_gpus(l->backend.backend) &&
+                                        !l->backend.backend->wants_host_memory);
+        l->model.writes_device_memory = l->backend.writes_device_outputs;
 }
 
 static void start_main(void *arg) {

@@ -38,6 +38,8 @@ void pool_give(struct pool *pool, PyObject *object) {
 struct block {
         PyObject head;
         uint32_t number;
+        bool     is_held;
+        uint32_t request; /* is_held */
 };
 
 static struct pool block_pool;
@@ -54,11 +56,18 @@ uint32_t block_number(PyObject *block) {
         return ((struct block *)block)->number;
 }
 
-static void block_dealloc(PyObject *self) {
-        uint32_t number = ((struct block *)self)->number;
+void block_hold(PyObject *block, uint32_t request) {
+        ((struct block *)block)->is_held = true;
+        ((struct block *)block)->request = request;
+}
 
-        if (number != 0 && !connection.is_forked)
-                connection_give_back(number);
+static void block_dealloc(PyObject *self) {
+        const struct block *b = (struct block *)self;
+
+        if (b->number != 0 && !connection.is_forked)
+                connection_give_back(b->number);
+        if (b->is_held && !connection.is_forked)
+                connection_say_dropped(b->request);
         pool_give(&block_pool, self);
 }
 

@@ -167,10 +167,17 @@ static PyObject *encode_names(struct infer_plan *plan, PyObject *list, bool is_t
 
 static bool measure_inputs(struct infer_plan *plan) {
         for (Py_ssize_t i = 0; i < PyList_Size(plan->request->inputs); i++) {
-                const struct tensor *t = (struct tensor *)PyList_GetItem(plan->request->inputs, i);
-                const void          *bytes = tensor_bytes(t);
-                uint64_t             place;
+                struct tensor *t = (struct tensor *)PyList_GetItem(plan->request->inputs, i);
+                const void    *bytes;
+                uint64_t       place;
 
+                if (t->gpu != 0) {
+                        plan->n_bytes += t->n_dims * sizeof(int64_t);
+                        if (!device_measure(t, &plan->n_bytes))
+                                return false;
+                        continue;
+                }
+                bytes = tensor_bytes(t);
                 if (bytes == NULL && t->n_bytes > 0 && PyErr_Occurred() != NULL)
                         return false;
                 plan->n_bytes += t->n_dims * sizeof(int64_t);
@@ -225,7 +232,7 @@ static struct shm_text put_text(struct payload *p, PyObject *bytes) {
 static void put_input(struct payload *p, const struct infer_plan *plan, Py_ssize_t i,
                       struct shm_tensor *record) {
         const struct tensor *t = (struct tensor *)PyList_GetItem(plan->request->inputs, i);
-        const void          *bytes = tensor_bytes(t);
+        const void          *bytes = t->gpu == 0 ? tensor_bytes(t) : NULL;
         uint64_t             pad;
 
         *record = (struct shm_tensor){ .name_index = SHM_NO_INDEX,
@@ -236,6 +243,10 @@ static void put_input(struct payload *p, const struct infer_plan *plan, Py_ssize
         record->dims = (uint32_t)p->at;
         memcpy(p->base + p->at, t->dims, t->n_dims * sizeof(*t->dims));
         p->at += t->n_dims * sizeof(*t->dims);
+        if (t->gpu != 0) {
+                device_write(t, record, p->base, &p->at, p->place);
+                return;
+        }
         if (t->n_bytes == 0 || connection_has(bytes, t->n_bytes, &record->data))
                 return;
         pad = (SHM_BLOCK - (p->place + p->at) % SHM_BLOCK) % SHM_BLOCK;

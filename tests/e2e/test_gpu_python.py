@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models in Python with tensors in the memory of GPUs. The server and the models' processes run on stand-ins of the
+driver (tests/gpu), which end a process that uses memory wrongly: that frees what another one has open, or reads what
+is not written yet."""
+import json
+import pathlib
+import time
+
+import numpy
+import pytest
+import requests
+
+import cuda_client
+from cuda_client import Memory
+from conftest import ON_GPU
+from gpus import REAL, model_text, opens_gpu_server
+from python_programs import OPTIONS as PYTHON
+from python_programs import PROGRAM, SECONDS, stub_of
+from test_cuda_shared_memory import OPTIONS as CUDA
+from test_cuda_shared_memory import Http, Region, is_open
+from test_gpu_pipelines import Copies, used_bytes
+from test_shared_memory import place
+
+pytestmark = pytest.mark.skipif(ON_GPU, reason="the models are on GPUs anyway")
+
+ARRAYS = (pathlib.Path(__file__).parent / "python_gpu_arrays.py").read_text()
+N = 1000
+VALUES = [float(i) for i in range(N)]
+BYTES = 4 * N
+PAGE = 4096
+
+# The program of a request is run with `x`, its input; it sets `result`, and `y`, the output.
+LAB = PROGRAM + '''
+import gpu_arrays
+
+
+class TritonPythonModel(TritonPythonModel):
+    def execute(self, requests):
+        return [self.run(request, requests) for request in requests]
+
+    def run(self, request, requests):
+        scope = self.scope(request, requests)
+        scope.update(gpu_arrays=gpu_arrays, Array=gpu_arrays.Array, values=gpu_arrays.values,
+                     x=pb_utils.get_input_tensor_by_name(request, "INPUT0"), result=None, y=None)
+        try:
+            exec(compile(code_of(request), "<program>", "exec"), scope)
+            result, y = scope["result"], scope["y"]
+        except Exception as error:
+            result, y = {"raised": [type(error).__name__, str(error)]}, None
+        tensors = [pb_utils.Tensor("RESULT", np.array([json.dumps(result).encode()], dtype=np.object_))]
+        if y is not None and not isinstance(y, pb_utils.Tensor):
+            y = pb_utils.Tensor.from_dlpack("OUTPUT0", y)
+        return pb_utils.InferenceResponse(tensors + ([y] if y is not None else []))
+
+    def finalize(self):
+        self.kept.clear()
+        gpu_arrays.end()
+'''
+# A step: doubles its input, with another allocation, whose work may still run when execute() returns.
+DOUBLE = '''
+import gpu_arrays
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            x = pb_utils.get_input_tensor_by_name(request, "INPUT0")
+            assert not x.is_cpu()
+            y = gpu_arrays.Array([2 * value for value in gpu_arrays.values(x)], x.__dlpack_device__()[1])
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUTPUT0", y)]))
+        return responses
+
+    def finalize(self):
+        gpu_arrays.end()
+'''
+IO = '''input { name: "CODE" data_type: TYPE_STRING dims: [ 1 ] }
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] optional: true }
+output { name: "RESULT" data_type: TYPE_STRING dims: [ 1 ] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
+'''
+STAYS = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }\n'
+IN_PLACE = 'parameters { key: "GPU_INPUTS_IN_PLACE" value { string_value: "yes" } }\n'
+ON = "instance_group { kind: KIND_GPU gpus: [ %d ] }\n"
+STEP_IO = '''input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
+'''
+
+
+def model(program, config, io=IO):
+    return {"config.pbtxt": f'backend: "python"\n{io}{config}', "1/model.py": program, "1/gpu_arrays.py": ARRAYS}
+
+
+def ensemble(*models):
+    names = ["INPUT0", *(f"T{i}" for i in range(len(models) - 1)), "OUTPUT0"]
+    steps = [f'step {{ model_name: "{name}" model_version: -1 '
+             f'input_map {{ key: "INPUT0" value: "{names[i]}" }} '
+             f'output_map {{ key: "OUTPUT0" value: "{names[i + 1]}" }} }}' for i, name in enumerate(models)]
+    return "\n".join(['platform: "ensemble"', STEP_IO, "ensemble_scheduling {", *steps, "}"])
+
+
+MODELS = {
+    "lab": model(LAB, STAYS + ON % 0),
+    "lab_1": model(LAB, STAYS + ON % 1),
+    "leaves": model(LAB, STAYS + ON % 0),
+    "lab_cpu": model(LAB, STAYS + "instance_group { kind: KIND_CPU }\n"),
+    "in_place": model(LAB, STAYS + IN_PLACE + ON % 0),
+    "on_host": model(LAB, ON % 0),
+    "double": model(DOUBLE, STAYS + ON % 0, STEP_IO),
+    "g0": model_text(gpus=[0]),
+    "add": model_text("add", gpus=[0]),
+    "around": ensemble("g0", "double", "g0"),
+    "twice": ensemble("double", "double"),
+}
+OPTIONS = (*PYTHON, *CUDA, "--model-control-mode=explicit", "--load-model=*",
+           "--cuda-memory-pool-byte-size=0:1048576", "--cuda-memory-pool-byte-size=1:1048576")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with opens_gpu_server(tmp_path_factory.mktemp("gpu_python"), MODELS, *OPTIONS) as running:
+        yield running
+
+
+def tensor_at(region, offset=0, n=N, name="INPUT0"):
+    return {"name": name, "datatype": "FP32", "shape": [n], "parameters": place((region, offset, 4 * n))}
+
+
+def post(server, name, inputs, outputs):
+    reply = requests.post(f"{server.url}/v2/models/{name}/infer", json={"inputs": inputs, "outputs": outputs},
+                          timeout=SECONDS)
+    return reply.status_code, reply.json()
+
+
+def ask(server, code, source=None, target=None, name="lab"):
+    """(what the program's `result` is, the data of OUTPUT0 or None). `source`: the input. `target`: where the
+    output goes, (region, offset, bytes)."""
+    inputs = [{"name": "CODE", "datatype": "BYTES", "shape": [1], "data": [code]}]
+    outputs = [{"name": "RESULT"}, {"name": "OUTPUT0", **({"parameters": place(target)} if target else {})}]
+    status, answer = post(server, name, inputs + ([source] if source else []), outputs)
+    assert status == 200, answer
+    found = {output["name"]: output.get("data") for output in answer["outputs"]}
+    return json.loads(found["RESULT"][0]), found.get("OUTPUT0")
+
+
+def raw(values):
+    return numpy.array(values, dtype=numpy.float32).tobytes()
+
+
+def plain(values, name="INPUT0"):
+    return {"name": name, "datatype": "FP32", "shape": [len(values)], "data": values}
+
+
+class Given(Region):
+    """A region that is freed when the server has closed it, which it does when the model's process has."""
+
+    def __init__(self, server, content, **more):
+        super().__init__(Http(server), content, **more)
+        self.server = server
+
+    def __exit__(self, *what):
+        self.api.unregister_cuda(self.name)
+        until(lambda: not is_open(self.server))
+        Memory.__exit__(self, *what)
+
+
+@pytest.fixture
+def region(server):
+    """VALUES on GPU 0, and room behind them."""
+    with Given(server, raw(VALUES) + bytes(BYTES)) as region:
+        yield region
+    until(lambda: used_bytes(server) == 0)
+
+
+def until(holds):
+    """Processes tell the server what they have let go of; each look is a request to it."""
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+
+
+# ---- inputs -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, copied", [("lab", {"within_device": BYTES}), ("in_place", {})])
+def test_input_where_it_lies(server, region, name, copied):
+    """With a copy on its GPU, which the model may keep or change, or without."""
+    with Copies(server) as copies:
+        assert ask(server, "result = [x.is_cpu(), x.shape(), x.triton_dtype(), x.__dlpack_device__(), values(x)]",
+                   tensor_at("r"), name=name) == ([False, [N], 11, [2, 0], VALUES], None)
+    assert copies.bytes == copied
+
+
+def test_input_part_of_a_region(server, region):
+    assert ask(server, "result = values(x.to_dlpack())", tensor_at("r", 16, 5))[0] == VALUES[4:9]
+    assert ask(server, "result = values(x.__dlpack__(stream=7))", tensor_at("r", 4, 2))[0] == VALUES[1:3]
+
+
+def test_as_numpy(server, region):
+    assert ask(server, "x.as_numpy()", tensor_at("r"))[0] == {
+        "raised": ["TritonModelException", "Tensor is stored in GPU and cannot be converted to NumPy."]}
+
+
+def test_input_in_main_memory(server):
+    """As it lies: it came with the request."""
+    assert ask(server, "result = [x.is_cpu(), x.as_numpy().tolist(), x.__dlpack_device__()]", plain([1.0, 2.0]))[0] \
+        == [True, [1.0, 2.0], [1, 0]]
+
+
+def test_input_on_the_host_unless_it_may_stay(server, region):
+    with Copies(server) as copies:
+        assert ask(server, "result = [x.is_cpu(), x.as_numpy().tolist()]", tensor_at("r"), name="on_host")[0] \
+            == [True, VALUES]
+    assert copies.bytes == {"to_host": BYTES}
+
+
+def test_other_devices(server):
+    """An input of a GPU that is not the instance's, and an instance on the CPU."""
+    with Given(server, raw(VALUES), device=1):
+        for name, args in (("lab", ["GPU", "0"]), ("lab_1", ["GPU", "1"]), ("lab_cpu", ["CPU", "0"])):
+            assert ask(server, "result = [x.__dlpack_device__(), values(x), self.args['model_instance_kind'], "
+                       "self.args['model_instance_device_id']]", tensor_at("r"), name=name)[0] \
+                == [[2, 1], VALUES, *args]
+
+
+def has_open(server, name="lab"):
+    return len(cuda_client.mapped_files(stub_of(server, f"{name}_0_0")))
+
+
+@pytest.mark.skipif(REAL, reason="looks for the files of the stand-in")
+def test_opened_when_it_is_touched(server, region):
+    """A process whose model does not look at the bytes opens nothing."""
+    assert ask(server, "result = [x.is_cpu(), x.shape()]", tensor_at("r"), name="lab_1")[0] == [False, [N]]
+    assert has_open(server, "lab_1") == 0
+    code = "before = len([line for line in open('/proc/self/maps') if 'fake gpu' in line]); values(x); " \
+           "result = len([line for line in open('/proc/self/maps') if 'fake gpu' in line]) - before"
+    assert ask(server, code, tensor_at("r"))[0] > 0
+    until(lambda: has_open(server) == 0)
+
+
+def test_input_that_is_kept(server):
+    """The client gets its answer and its memory back; the model's tensor stays what it was."""
+    with Given(server, raw(VALUES)) as region:
+        ask(server, "self.kept['x'] = gpu_arrays.view(x)", tensor_at("r"))
+        region.write(bytes(BYTES))
+    assert used_bytes(server) >= BYTES
+    with Given(server, raw([5.0] * N)):
+        ask(server, "values(x)", tensor_at("r"))
+    assert ask(server, "result = self.kept['x'].read()")[0] == VALUES
+    ask(server, "self.kept.clear()")
+    until(lambda: used_bytes(server) == 0)
+
+
+def test_unload_with_a_kept_input(server):
+    """A kept tensor holds up nothing."""
+    http = requests.Session()
+    with Given(server, raw(VALUES)):
+        ask(server, "self.kept['x'] = x; values(x)", tensor_at("r"), name="leaves")
+    assert used_bytes(server) >= BYTES
+    assert http.post(f"{server.url}/v2/repository/models/leaves/unload", timeout=SECONDS).status_code == 200
+    until(lambda: used_bytes(server) == 0)
+    assert http.post(f"{server.url}/v2/repository/models/leaves/load", timeout=SECONDS).status_code == 200
+
+
+# ---- outputs ------------------------------------------------------------------------------------
+
+
+def test_output(server):
+    with Copies(server) as copies:
+        assert ask(server, "y = Array([1.0, 2.5])") == (None, [1.0, 2.5])
+    assert copies.bytes == {"to_host": 8}
+    assert ask(server, "y = Array([1.0, 2.0, 3.0]).__dlpack__(first=1)")[1] == [2.0, 3.0]
+    assert ask(server, "y = Array([1.0], device=1)", name="lab_1")[1] == [1.0]
+    assert ask(server, "y = Array([1.0], device=1)")[1] == [1.0]
+    assert ask(server, "result = gpu_arrays.n_alive")[0] == 0
+
+
+def test_output_in_a_region(server, region):
+    with Copies(server) as copies:
+        ask(server, f"y = Array([2.0] * {N})", target=("r", BYTES, BYTES))
+    assert copies.bytes == {"within_device": BYTES}
+    assert region.read(BYTES, BYTES) == raw([2.0] * N)
+    with Copies(server) as copies:
+        ask(server, f"y = Array([3.0] * {N}, device=1)", target=("r", BYTES, BYTES))
+    assert copies.bytes == {"between_devices": BYTES}
+    assert region.read(BYTES, BYTES) == raw([3.0] * N)
+    ask(server, f"y = pb_utils.Tensor('OUTPUT0', np.full({N}, 4, np.float32))", target=("r", BYTES, BYTES))
+    assert region.read(BYTES, BYTES) == raw([4.0] * N)
+
+
+def test_output_in_a_region_of_a_model_on_the_host(server, region):
+    ask(server, f"y = Array([2.0] * {N})", target=("r", BYTES, BYTES), name="on_host")
+    assert region.read(BYTES, BYTES) == raw([2.0] * N)
+
+
+def test_input_as_output(server, region):
+    """The tensor itself, a view of it, and a part."""
+    for code, expected in (("y = pb_utils.Tensor.from_dlpack('OUTPUT0', x)", VALUES),
+                           ("y = gpu_arrays.view(x)", VALUES),
+                           ("y = gpu_arrays.view(x).__dlpack__(first=10, n=5)", VALUES[10:15])):
+        with Copies(server) as copies:
+            assert ask(server, code, tensor_at("r"), name="in_place")[1] == expected, code
+        assert copies.bytes == {"to_host": 4 * len(expected)}
+        assert ask(server, code, tensor_at("r"))[1] == expected, code
+    with Copies(server) as copies:
+        ask(server, "y = gpu_arrays.view(x)", tensor_at("r"), target=("r", BYTES, BYTES), name="in_place")
+    assert copies.bytes == {"within_device": BYTES}
+    assert region.read(BYTES, BYTES) == raw(VALUES)
+
+
+def test_empty_tensors(server, region):
+    assert ask(server, "result = [x.shape(), x.is_cpu()]", tensor_at("r", 0, 0))[0] == [[0], True]
+    assert ask(server, "y = Array([1.0]).__dlpack__(n=0)")[1] == []
+
+
+@pytest.mark.parametrize("code, text", [
+    ("y = Array([1.0, 2.0], strides=2)", "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are "
+     "stored in C-Order are supported."),
+    ("y = Array([1.0]).__dlpack__(kind=8)", "DLDevice type 8 is not support by Python backend."),
+])
+def test_refused_outputs(server, code, text):
+    code += "; y = pb_utils.Tensor.from_dlpack('OUTPUT0', y)"
+    assert ask(server, code)[0] == {"raised": ["TritonModelException", text]}
+
+
+def test_tensor_of_an_output(server):
+    code = "t = pb_utils.Tensor.from_dlpack('OUTPUT0', Array([1.0, 2.0])); " \
+           "result = [t.is_cpu(), t.__dlpack_device__(), values(t), values(t.to_dlpack())]; y = t"
+    assert ask(server, code) == ([False, [2, 0], [1.0, 2.0], [1.0, 2.0]], [1.0, 2.0])
+
+
+# ---- ensembles ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, factor", [("around", 2), ("twice", 4)])
+def test_ensemble(server, name, factor):
+    expected = [factor * value for value in VALUES]
+    with Given(server, raw(VALUES) + bytes(BYTES)) as region:
+        with Copies(server) as copies:
+            status, answer = post(server, name, [tensor_at("r")],
+                                  [{"name": "OUTPUT0", "parameters": place(("r", BYTES, BYTES))}])
+        assert status == 200, answer
+        assert set(copies.bytes) == {"within_device"}
+        assert region.read(BYTES, BYTES) == raw(expected)
+    until(lambda: used_bytes(server) == 0)
