@@ -3,6 +3,7 @@
 driver (tests/gpu), which end a process that uses memory wrongly: that frees what another one has open, or reads what
 is not written yet."""
 import json
+import os
 import pathlib
 import time
 
@@ -47,6 +48,7 @@ class TritonPythonModel(TritonPythonModel):
             result, y = scope["result"], scope["y"]
         except Exception as error:
             result, y = {"raised": [type(error).__name__, str(error)]}, None
+        scope.clear()  # functions of the program refer to it
         tensors = [pb_utils.Tensor("RESULT", np.array([json.dumps(result).encode()], dtype=np.object_))]
         if y is not None and not isinstance(y, pb_utils.Tensor):
             y = pb_utils.Tensor.from_dlpack("OUTPUT0", y)
@@ -104,6 +106,8 @@ MODELS = {
     "lab": model(LAB, STAYS + ON % 0),
     "lab_1": model(LAB, STAYS + ON % 1),
     "leaves": model(LAB, STAYS + ON % 0),
+    "worn": model(LAB, STAYS + ON % 0),
+    "dies": model(LAB, STAYS + ON % 0),
     "lab_cpu": model(LAB, STAYS + "instance_group { kind: KIND_CPU }\n"),
     "in_place": model(LAB, STAYS + IN_PLACE + ON % 0),
     "on_host": model(LAB, ON % 0),
@@ -152,8 +156,19 @@ def plain(values, name="INPUT0"):
     return {"name": name, "datatype": "FP32", "shape": [len(values)], "data": values}
 
 
+def mapped(server, name):
+    """The files of devices' memory that the model's process has mapped: what it has open, and its own."""
+    return [] if REAL else cuda_client.mapped_files(stub_of(server, f"{name}_0_0"))
+
+
+def has_open(server, name="lab"):
+    """Whether the model's process has memory of this process or of the server open."""
+    theirs = cuda_client.files_of(os.getpid()) | cuda_client.files_of(server.process.pid)
+    return bool(theirs.intersection(mapped(server, name)))
+
+
 class Given(Region):
-    """A region that is freed when the server has closed it, which it does when the model's process has."""
+    """A region that is freed when the server has closed it, and the process of a model with inputs in place."""
 
     def __init__(self, server, content, **more):
         super().__init__(Http(server), content, **more)
@@ -162,6 +177,7 @@ class Given(Region):
     def __exit__(self, *what):
         self.api.unregister_cuda(self.name)
         until(lambda: not is_open(self.server))
+        until(lambda: not has_open(self.server, "in_place"))
         Memory.__exit__(self, *what)
 
 
@@ -224,19 +240,15 @@ def test_other_devices(server):
                 == [[2, 1], VALUES, *args]
 
 
-def has_open(server, name="lab"):
-    return len(cuda_client.mapped_files(stub_of(server, f"{name}_0_0")))
-
-
 @pytest.mark.skipif(REAL, reason="looks for the files of the stand-in")
 def test_opened_when_it_is_touched(server, region):
     """A process whose model does not look at the bytes opens nothing."""
     assert ask(server, "result = [x.is_cpu(), x.shape()]", tensor_at("r"), name="lab_1")[0] == [False, [N]]
-    assert has_open(server, "lab_1") == 0
+    assert not has_open(server, "lab_1")
     code = "before = len([line for line in open('/proc/self/maps') if 'fake gpu' in line]); values(x); " \
            "result = len([line for line in open('/proc/self/maps') if 'fake gpu' in line]) - before"
     assert ask(server, code, tensor_at("r"))[0] > 0
-    until(lambda: has_open(server) == 0)
+    until(lambda: not has_open(server))
 
 
 def test_input_that_is_kept(server):
@@ -343,4 +355,78 @@ def test_ensemble(server, name, factor):
         assert status == 200, answer
         assert set(copies.bytes) == {"within_device"}
         assert region.read(BYTES, BYTES) == raw(expected)
+    until(lambda: used_bytes(server) == 0)
+
+
+# ---- calls of other models ----------------------------------------------------------------------
+
+# Calls the model that adds, with tensors a and b, and gives what came back.
+CALL = '''
+def call(a, b, model="add", **more):
+    made = pb_utils.InferenceRequest(model_name=model, requested_output_names=["OUTPUT0", "WHERE"], inputs=[
+        pb_utils.Tensor.from_dlpack("INPUT0", a), pb_utils.Tensor.from_dlpack("INPUT1", b)], **more)
+    answer = made.exec()
+    if answer.has_error():
+        raise Exception(answer.error().message())
+    return [pb_utils.get_output_tensor_by_name(answer, name) for name in ("OUTPUT0", "WHERE")]
+'''
+
+
+def test_call(server, region):
+    """Its own memory and an input, which the called model reads where they lie."""
+    code = CALL + f"out, where = call(Array([2.0] * {N}), gpu_arrays.view(x)); " \
+        "result = [out.is_cpu(), out.as_numpy().tolist(), where.as_numpy().tolist()]"
+    expected = [True, [2 + value for value in VALUES], [[2, 0], [2, 0]]]
+    for name, copied in (("lab", 2), ("in_place", 1)):
+        with Copies(server) as copies:
+            assert ask(server, code, tensor_at("r"), name=name)[0] == expected
+        assert copies.bytes.get("within_device", 0) == (copied - 1) * BYTES
+    assert ask(server, "result = gpu_arrays.n_alive")[0] == 0
+
+
+# ---- many requests, and processes that end -------------------------------------------------------
+
+
+def growth(server, name):
+    pid = stub_of(server, f"{name}_0_0")
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    resident = int(next(row.split()[1] for row in status.splitlines() if row.startswith("VmRSS")))
+    return len(list(pathlib.Path(f"/proc/{pid}/fd").iterdir())), len(mapped(server, name)), resident
+
+
+def test_thousand_requests(server, region):
+    """Both ways at once; nothing grows on the device, in the server or in the process."""
+    code = "y = Array([2 * value for value in values(x)[:10]])"
+
+    def run(n):
+        for _ in range(n):
+            assert ask(server, code, tensor_at("r"), name="worn")[1] == [2 * value for value in VALUES[:10]]
+        until(lambda: used_bytes(server) == 0)
+
+    run(100)
+    files, opened, resident = growth(server, "worn")
+    run(1000)
+    after = growth(server, "worn")
+    assert after[:2] == (files, opened)
+    assert after[2] < resident + 2048, (resident, after[2])  # KiB
+
+
+@pytest.mark.parametrize("code", [
+    "values(x); os.kill(os.getpid(), 9)",                        # while it has the input open
+    "self.kept['y'] = Array([1.0]); os.kill(os.getpid(), 9)",    # and memory of its own
+    "os._exit(1)",
+])
+def test_process_that_ends(server, region, code):
+    status, answer = post(server, "dies", [{"name": "CODE", "datatype": "BYTES", "shape": [1], "data": [code]},
+                                           tensor_at("r")], [{"name": "RESULT"}])
+    assert (status, answer["error"]) == (500, "Stub process 'dies_0_0' is not healthy.")
+    until(lambda: used_bytes(server) == 0)
+    assert ask(server, "result = values(x)", tensor_at("r"), name="dies")[0] == VALUES
+
+
+def test_process_that_ends_with_a_kept_input(server, region):
+    ask(server, "self.kept['x'] = gpu_arrays.view(x)", tensor_at("r"), name="dies")
+    assert used_bytes(server) >= BYTES
+    post(server, "dies", [{"name": "CODE", "datatype": "BYTES", "shape": [1], "data": ["os._exit(1)"]}],
+         [{"name": "RESULT"}])
     until(lambda: used_bytes(server) == 0)
