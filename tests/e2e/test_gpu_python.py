@@ -13,13 +13,15 @@ import requests
 
 import cuda_client
 from cuda_client import Memory
-from conftest import ON_GPU
-from gpus import REAL, model_text, opens_gpu_server
+from conftest import ON_GPU, write_repository
+from gpus import REAL, model_text, opens_gpu_server, require_gpus
 from python_programs import OPTIONS as PYTHON
 from python_programs import PROGRAM, SECONDS, stub_of
+from python_programs import PYTHON as PYTHON_PATH
 from test_cuda_shared_memory import OPTIONS as CUDA
 from test_cuda_shared_memory import Http, Region, is_open
 from test_gpu_pipelines import Copies, used_bytes
+from test_gpu_tensors import PLACES, Client, tensor
 from test_shared_memory import place
 
 pytestmark = pytest.mark.skipif(ON_GPU, reason="the models are on GPUs anyway")
@@ -48,11 +50,17 @@ class TritonPythonModel(TritonPythonModel):
             result, y = scope["result"], scope["y"]
         except Exception as error:
             result, y = {"raised": [type(error).__name__, str(error)]}, None
+        sends = scope.get("sends")
         scope.clear()  # functions of the program refer to it
         tensors = [pb_utils.Tensor("RESULT", np.array([json.dumps(result).encode()], dtype=np.object_))]
         if y is not None and not isinstance(y, pb_utils.Tensor):
             y = pb_utils.Tensor.from_dlpack("OUTPUT0", y)
-        return pb_utils.InferenceResponse(tensors + ([y] if y is not None else []))
+        response = pb_utils.InferenceResponse(tensors + ([y] if y is not None else []))
+        if not sends:
+            return response
+        sender = request.get_response_sender()
+        threading.Timer(0, lambda: sender.send(response, 1)).start()
+        return None
 
     def finalize(self):
         self.kept.clear()
@@ -131,8 +139,11 @@ def tensor_at(region, offset=0, n=N, name="INPUT0"):
     return {"name": name, "datatype": "FP32", "shape": [n], "parameters": place((region, offset, 4 * n))}
 
 
+session = requests.Session()
+
+
 def post(server, name, inputs, outputs):
-    reply = requests.post(f"{server.url}/v2/models/{name}/infer", json={"inputs": inputs, "outputs": outputs},
+    reply = session.post(f"{server.url}/v2/models/{name}/infer", json={"inputs": inputs, "outputs": outputs},
                           timeout=SECONDS)
     return reply.status_code, reply.json()
 
@@ -266,13 +277,12 @@ def test_input_that_is_kept(server):
 
 def test_unload_with_a_kept_input(server):
     """A kept tensor holds up nothing."""
-    http = requests.Session()
     with Given(server, raw(VALUES)):
         ask(server, "self.kept['x'] = x; values(x)", tensor_at("r"), name="leaves")
     assert used_bytes(server) >= BYTES
-    assert http.post(f"{server.url}/v2/repository/models/leaves/unload", timeout=SECONDS).status_code == 200
+    assert session.post(f"{server.url}/v2/repository/models/leaves/unload", timeout=SECONDS).status_code == 200
     until(lambda: used_bytes(server) == 0)
-    assert http.post(f"{server.url}/v2/repository/models/leaves/load", timeout=SECONDS).status_code == 200
+    assert session.post(f"{server.url}/v2/repository/models/leaves/load", timeout=SECONDS).status_code == 200
 
 
 # ---- outputs ------------------------------------------------------------------------------------
@@ -430,3 +440,103 @@ def test_process_that_ends_with_a_kept_input(server, region):
     post(server, "dies", [{"name": "CODE", "datatype": "BYTES", "shape": [1], "data": ["os._exit(1)"]}],
          [{"name": "RESULT"}])
     until(lambda: used_bytes(server) == 0)
+
+
+# ---- answers that come later ----------------------------------------------------------------------
+
+
+def test_sender(server, region):
+    """Of a response that is sent after execute() has returned."""
+    code = "sends = True; y = Array([2 * value for value in values(x)])"
+    for name in ("lab", "in_place"):
+        assert ask(server, code, tensor_at("r"), name=name)[1] == [2 * value for value in VALUES]
+    until(lambda: ask(server, "result = [gpu_arrays.n_alive, len(gpu_arrays.exported)]")[0] == [0, 0])
+
+
+# ---- the C API ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    """A program with the server in it, which has memory on GPUs of its own."""
+    require_gpus()
+    folder = tmp_path_factory.mktemp("models")
+    write_repository(folder, {"double": MODELS["double"], "in_place": model(DOUBLE, STAYS + IN_PLACE, STEP_IO)})
+    client = Client(folder)
+    client.environment["PATH"] = f"{pathlib.Path(PYTHON_PATH).parent}:{client.environment['PATH']}"
+    return client
+
+
+@pytest.mark.parametrize("name", ["double", "in_place"])
+def test_inputs_in_pieces(client, name):
+    """The pieces become one tensor, on the GPU of the first of them that lies on one."""
+    given = [1.0, -2.0, 3.0, 4.0, -5.0, 6.0]
+    cases = [(place, wanted) for place in ("0", "1", "0/cpu/1", "cpu/1", "1/1") for wanted in PLACES]
+    answers = client.run(*(f"{name} {wanted} {tensor(place, raw(given), type_of='FP32', shape=(6,))}"
+                           for place, wanted in cases))
+    for (place, wanted), answer in zip(cases, answers):
+        assert answer == {"OUTPUT0": (PLACES[wanted], raw([2 * value for value in given]))}, (place, wanted)
+
+
+def test_many_at_once(client):
+    [answer, statistics] = client.run(f"double*32 1 {tensor('0/1', raw([1.0, 2.0]), type_of='FP32', shape=(2,))}",
+                                      "statistics double")
+    assert answer == {"OUTPUT0": (PLACES["1"], raw([2.0, 4.0]))}
+    assert statistics["inference_stats"]["success"]["count"] == 32
+
+
+# ---- what the driver refuses --------------------------------------------------------------------
+
+FEW = {name: MODELS[name] for name in ("double", "g0", "around", "lab")}
+
+
+def refused(folder, failure, ask_for):
+    """The answer of a server on a driver of which a function fails."""
+    with opens_gpu_server(folder, FEW, *PYTHON, FAIL=failure) as server:
+        return ask_for(server)
+
+
+def run_around(server):
+    return post(server, "around", [plain([1.0, 2.0])], [{"name": "OUTPUT0"}])
+
+
+def test_input_without_a_handle(tmp_path):
+    status, answer = refused(tmp_path, "cuIpcGetMemHandle:1+:801", run_around)
+    assert status == 503
+    assert "input 'INPUT0' cannot be shared with the Python process: GPU 0: unable to share memory: " \
+        "CUDA_ERROR_NOT_SUPPORTED" in answer["error"]
+
+
+def test_input_that_cannot_be_opened(tmp_path):
+    status, answer = refused(tmp_path, "cuIpcOpenMemHandle_v2:1+:801", run_around)
+    assert status == 500
+    assert "TritonModelException: GPU 0: unable to open memory of the server: CUDA_ERROR_NOT_SUPPORTED" \
+        in answer["error"]
+
+
+def test_output_without_a_handle(tmp_path):
+    """It goes through main memory: the allocator of a framework may map memory piece by piece."""
+    assert refused(tmp_path, "cuIpcGetMemHandle:1+:1",
+                   lambda server: ask(server, "y = Array([1.0, 2.0])")) == (None, [1.0, 2.0])
+
+
+def test_output_that_cannot_be_opened(tmp_path):
+    def run(server):
+        inputs = [{"name": "CODE", "datatype": "BYTES", "shape": [1], "data": ["y = Array([1.0, 2.0])"]}]
+        return post(server, "lab", inputs, [{"name": "OUTPUT0"}])
+
+    status, answer = refused(tmp_path, "cuIpcOpenMemHandle_v2:1+:801", run)
+    assert "tensor 'OUTPUT0' on GPU 0 cannot be read from the Python process: CUDA_ERROR_NOT_SUPPORTED" \
+        in answer["error"]
+    assert status == 400
+
+
+@pytest.mark.parametrize("key, value, text", [
+    ("FORCE_CPU_ONLY_INPUT_TENSORS", "maybe", "Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: maybe'"),
+    ("GPU_INPUTS_IN_PLACE", "maybe", "model 'wrong': GPU_INPUTS_IN_PLACE is 'maybe', it must be yes or no"),
+])
+def test_wrong_parameters(tmp_path, key, value, text):
+    wrong = model(DOUBLE, f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n', STEP_IO)
+    with opens_gpu_server(tmp_path, {"wrong": wrong}, *PYTHON, "--exit-on-error=false") as server:
+        reply = session.post(f"{server.url}/v2/repository/index", timeout=SECONDS)
+        assert text in reply.json()[0]["reason"]
