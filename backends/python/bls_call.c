@@ -7,6 +7,7 @@
 #include "kit/text.h"
 #include "python/answer.h"
 #include "python/device_tensor.h"
+#include "python/holds.h"
 #include "python/waits.h"
 #include "triton/core/neso.h"
 
@@ -46,8 +47,9 @@ struct bls_call {
         struct wait                    wait;
         char                          *model;      /* owned: its name; NULL: not read */
         bool                           is_through; /* an ensemble or a chain */
-        struct device_tensor          *opened;     /* owned: inputs on GPUs; NULL: none */
-        uint32_t                       n_opened;
+        uint32_t              gpu;    /* its outputs are wanted there: number + 1; 0: main memory */
+        struct device_tensor *opened; /* owned: inputs on GPUs; NULL: none */
+        uint32_t              n_opened;
         /* Handles of the requests on whose behalf it is made: few_requests, or owned. n_requests is guarded by
          * the instance's lock, and the handles do not change once it is set. */
         uint32_t *requests;
@@ -58,10 +60,52 @@ struct bls_call {
 /* ---- memory of outputs ----------------------------------------------------------------------- */
 
 struct output_buffer {
-        struct session *session; /* ref: the response may outlive the call */
-        uint32_t        block;
-        bool            is_handed_over;
+        struct session       *session; /* ref: the response may outlive the call */
+        const struct backend *backend;
+        uint32_t              block;
+        void *device_memory; /* owned; NULL: none. The bytes are there unless there is a block */
+        struct shm_device place; /* of device_memory */
+        int64_t           device;
+        bool              is_handed_over;
 };
+
+static bool is_on_device(const struct output_buffer *output) {
+        return output->device_memory != NULL && output->block == 0;
+}
+
+/* Leaves `device_memory` NULL when the GPU has no room, or there is no such GPU: then main memory is as good. */
+static void alloc_on_device(const struct bls_call *call, struct output_buffer *output,
+                            size_t n_bytes) {
+        TRITONSERVER_Error *err;
+
+        if (call->gpu == 0 || n_bytes == 0)
+                return;
+        output->device = (int64_t)call->gpu - 1;
+        err = device_alloc(output->backend, output->device, n_bytes, &output->device_memory);
+        if (err == NULL)
+                err = device_share(output->backend, output->device, output->device_memory, NULL,
+                                   &output->place);
+        if (err == NULL)
+                return;
+        TRITONSERVER_ErrorDelete(err);
+        if (output->device_memory != NULL)
+                device_free(output->backend, output->device, output->device_memory);
+        output->device_memory = NULL;
+        output->device = 0;
+}
+
+static TRITONSERVER_Error *alloc_in_region(const struct bls_call *call,
+                                           struct output_buffer *output, size_t n_bytes,
+                                           const char *name) {
+        if (n_bytes > 0 && n_bytes <= SHM_AREA_BYTES)
+                output->block = region_alloc(&call->session->region, SHM_OUTPUT_OFFSET + n_bytes);
+        if (n_bytes == 0 || output->block != 0)
+                return NULL;
+        return kit_error(TRITONSERVER_ERROR_INTERNAL,
+                         "Failed to increase the shared memory pool size to %zu bytes. It is "
+                         "needed for output '%s'.",
+                         n_bytes, name);
+}
 
 static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const char *name,
                                     size_t n_bytes, TRITONSERVER_MemoryType type, int64_t type_id,
@@ -69,31 +113,30 @@ static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const 
                                     TRITONSERVER_MemoryType *actual_type, int64_t *actual_type_id) {
         struct bls_call      *call = userp;
         struct output_buffer *output = kit_alloc_array(1, sizeof(*output));
+        TRITONSERVER_Error   *err = NULL;
 
         (void)self;
         (void)type;
         (void)type_id;
         if (output == NULL)
                 return kit_error_no_memory(sizeof(*output), name);
-        if (n_bytes > 0 && n_bytes <= SHM_AREA_BYTES)
-                output->block = region_alloc(&call->session->region, SHM_OUTPUT_OFFSET + n_bytes);
-        if (n_bytes > 0 && output->block == 0) {
+        output->backend = call->instance->model->backend;
+        alloc_on_device(call, output, n_bytes);
+        if (output->device_memory == NULL)
+                err = alloc_in_region(call, output, n_bytes, name);
+        if (err != NULL) {
                 free(output);
-                return kit_error(
-                        TRITONSERVER_ERROR_INTERNAL,
-                        "Failed to increase the shared memory pool size to %zu bytes. It is "
-                        "needed for output '%s'.",
-                        n_bytes, name);
+                return err;
         }
         output->session = call->session;
         session_ref(output->session);
-        *buffer = NULL;
-        if (n_bytes > 0)
+        *buffer = output->device_memory;
+        if (output->block != 0)
                 *buffer = (char *)region_block(&output->session->region, output->block) +
                           SHM_OUTPUT_OFFSET;
         *buffer_userp = output;
-        *actual_type = TRITONSERVER_MEMORY_CPU;
-        *actual_type_id = 0;
+        *actual_type = is_on_device(output) ? TRITONSERVER_MEMORY_GPU : TRITONSERVER_MEMORY_CPU;
+        *actual_type_id = output->device;
         return NULL;
 }
 
@@ -109,6 +152,8 @@ static TRITONSERVER_Error *on_free(TRITONSERVER_ResponseAllocator *self, void *b
         (void)type_id;
         if (output->block != 0 && !output->is_handed_over)
                 region_free(&output->session->region, output->block);
+        if (output->device_memory != NULL && !(is_on_device(output) && output->is_handed_over))
+                device_free(output->backend, output->device, output->device_memory);
         session_unref(output->session);
         free(output);
         return NULL;
@@ -250,7 +295,24 @@ static size_t round_up(size_t n) {
         return (n + 7) & ~(size_t)7;
 }
 
-static TRITONSERVER_Error *measure(TRITONSERVER_InferenceResponse *response, uint32_t n_outputs,
+/* The model reads strings in main memory. */
+static TRITONSERVER_Error *bring_strings(const struct bls_call    *call,
+                                         const struct output_view *view) {
+        struct output_buffer  *output = view->buffer;
+        struct device_transfer t = { .n_bytes = view->n_bytes };
+
+        if (view->type != TRITONSERVER_TYPE_BYTES || view->n_bytes == 0 || !is_on_device(output))
+                return NULL;
+        t.from = (struct device_place){ TRITONSERVER_MEMORY_GPU, output->device,
+                                        output->device_memory };
+        KIT_TRY(alloc_in_region(call, output, view->n_bytes, view->name));
+        t.to.bytes =
+                (char *)region_block(&output->session->region, output->block) + SHM_OUTPUT_OFFSET;
+        return device_copy_all(output->backend, &t, 1);
+}
+
+static TRITONSERVER_Error *measure(const struct bls_call          *call,
+                                   TRITONSERVER_InferenceResponse *response, uint32_t n_outputs,
                                    size_t *ret_bytes) {
         size_t n = sizeof(struct shm_reply) + n_outputs * sizeof(struct shm_tensor);
 
@@ -261,10 +323,20 @@ static TRITONSERVER_Error *measure(TRITONSERVER_InferenceResponse *response, uin
                 struct output_view view;
 
                 KIT_TRY(view_output(response, i, &view));
+                KIT_TRY(bring_strings(call, &view));
                 n += round_up(strlen(view.name)) + view.n_dims * sizeof(int64_t);
+                if (view.n_bytes > 0 && is_on_device(view.buffer))
+                        n += sizeof(struct shm_device);
         }
         *ret_bytes = n;
         return NULL;
+}
+
+static TRITONSERVER_Error *hand_over(const struct bls_call *call, const struct output_view *view,
+                                     struct shm_device *ret) {
+        *ret = view->buffer->place;
+        return holds_add_output(call->instance, view->buffer->device, view->buffer->device_memory,
+                                view->n_bytes, ret);
 }
 
 /* Writes the reply and passes the memory of the outputs to the stub. Places in shm_answer are
@@ -301,6 +373,12 @@ static TRITONSERVER_Error *write_reply(struct bls_call *call, uint32_t block,
                 at += round_up(len);
                 memcpy(base + at, view.dims, view.n_dims * sizeof(int64_t));
                 at += view.n_dims * sizeof(int64_t);
+                if (view.n_bytes > 0 && is_on_device(view.buffer)) {
+                        KIT_TRY(hand_over(call, &view, (struct shm_device *)(void *)(base + at)));
+                        tensors[i].gpu = (uint32_t)view.buffer->device + 1;
+                        tensors[i].data = (uint64_t)block * SHM_BLOCK + at;
+                        at += sizeof(struct shm_device);
+                }
                 if (view.n_bytes > 0)
                         view.buffer->is_handed_over = true;
         }
@@ -322,7 +400,7 @@ static TRITONSERVER_Error *make_reply(struct bls_call                *call,
         if (err == NULL)
                 err = TRITONSERVER_InferenceResponseOutputCount(response, &n_outputs);
         if (err == NULL)
-                err = measure(response, n_outputs, &n_bytes);
+                err = measure(call, response, n_outputs, &n_bytes);
         if (err == NULL)
                 err = print_parameters(response, &parameters);
         if (err == NULL) {
@@ -330,8 +408,11 @@ static TRITONSERVER_Error *make_reply(struct bls_call                *call,
                 if (block == 0)
                         err = kit_error_no_memory(n_bytes, "a response");
         }
-        if (err == NULL)
+        if (err == NULL) {
                 err = write_reply(call, block, response, n_outputs, &parameters);
+                if (err != NULL)
+                        region_free(&call->session->region, block);
+        }
         kit_text_done(&parameters);
         *ret = block;
         return err;
@@ -817,6 +898,7 @@ static TRITONSERVER_Error *read_payload(struct payload *p, struct bls_call *call
         if (!answer_copy(&p->source, p->at, &p->infer, sizeof(p->infer)))
                 return malformed(p);
         call->is_decoupled = p->infer.is_decoupled != 0;
+        call->gpu = p->infer.gpu;
         p->model = call->model = copy_text(p, p->infer.model);
         return p->model != NULL ? NULL : malformed(p);
 }

@@ -261,19 +261,37 @@ bool holds_release(struct entry *e, uint32_t release_flags) {
         return is_later;
 }
 
-static struct hold *find_locked(const struct instance *in, uint32_t handle) {
+TRITONSERVER_Error *holds_add_output(struct instance *in, int64_t device, void *memory,
+                                     uint64_t n_bytes, struct shm_device *place) {
+        struct hold *hold = hold_new(in->model, 0, 1);
+
+        if (hold == NULL)
+                return kit_error_no_memory(sizeof(*hold), "an output");
+        hold->in_place = false;
+        hold->is_output = true;
+        hold->inputs[0] = (struct held_input){ memory, n_bytes, device, true };
+        place->input = SHM_CALL_OUTPUT;
+        (void)pthread_mutex_lock(&in->lock);
+        hold->handle = place->request = in->n_outputs_held++;
+        hold->next = in->holds;
+        in->holds = hold;
+        (void)pthread_mutex_unlock(&in->lock);
+        return NULL;
+}
+
+static struct hold *find_locked(const struct instance *in, uint32_t handle, bool is_output) {
         struct hold *hold = in->holds;
 
-        while (hold != NULL && hold->handle != handle)
+        while (hold != NULL && (hold->handle != handle || hold->is_output != is_output))
                 hold = hold->next;
         return hold;
 }
 
-void holds_on_dropped(struct instance *in, uint32_t handle) {
+void holds_on_dropped(struct instance *in, uint32_t handle, bool is_output) {
         struct hold *hold;
 
         (void)pthread_mutex_lock(&in->lock);
-        hold = find_locked(in, handle);
+        hold = find_locked(in, handle, is_output);
         if (hold != NULL)
                 unlink_locked(in, hold);
         (void)pthread_mutex_unlock(&in->lock);
@@ -303,13 +321,15 @@ void holds_end_all(struct instance *in) {
 
 struct hold *holds_find(struct instance *in, const struct shm_device *place, uint64_t n_bytes,
                         struct device_place *ret) {
+        bool                     is_output = place->input == SHM_CALL_OUTPUT;
+        uint32_t                 i = is_output ? 0 : place->input;
         const struct held_input *held = NULL;
         struct hold             *hold;
 
         (void)pthread_mutex_lock(&in->lock);
-        hold = find_locked(in, place->request);
-        if (hold != NULL && place->input < hold->n_inputs)
-                held = &hold->inputs[place->input];
+        hold = find_locked(in, place->request, is_output);
+        if (hold != NULL && i < hold->n_inputs)
+                held = &hold->inputs[i];
         if (held == NULL || held->memory == NULL || place->offset > held->n_bytes ||
             n_bytes > held->n_bytes - place->offset)
                 hold = NULL;

@@ -9,7 +9,8 @@
  *     SHM_DROPPED      -> holds_on_dropped(): the stub has closed all
  *     the stub's end   -> holds_end_all()
  *
- * A call of another model that reads such an input (holds_find()) defers the end until holds_leave().
+ * A call of another model that reads such an input (holds_find()) defers the end until holds_leave(). An output of
+ * a call that the stub wants on a GPU has a hold, too.
  *
  * Ownership.  Counted: by the instance's list and by those calls. A hold owns its copies.
  * Threads.  Any; the instance's lock guards its list.
@@ -33,12 +34,13 @@ struct hold {
         const struct backend *backend;
         struct entry         *entry; /* NULL: it has ended */
         TRITONBACKEND_Request
-                         *request; /* owned: inputs in place that a call still reads; NULL: none */
-        uint32_t          release_flags;
-        uint32_t          handle;   /* of the request */
-        bool              in_place; /* inputs are not copied, unless they are in pieces */
-        uint32_t          n_users;  /* guarded by the instance's lock, once it is in the list */
-        uint32_t          n_inputs;
+                *request; /* owned: inputs in place that a call still reads; NULL: none */
+        uint32_t release_flags;
+        uint32_t handle;    /* of the request */
+        bool     in_place;  /* inputs are not copied, unless they are in pieces */
+        bool     is_output; /* of a call: one output, in place of the inputs of a request */
+        uint32_t n_users;   /* guarded by the instance's lock, once it is in the list */
+        uint32_t n_inputs;
         struct held_input inputs[]; /* all of the request */
 };
 
@@ -58,9 +60,12 @@ TRITONSERVER_Error *hold_fill(const struct hold *hold, const struct kit_input *i
 void holds_add(struct entry *e, struct hold *hold);
 /* Ends the hold of an entry whose block the stub never sees. */
 void holds_drop(struct entry *e);
+/* An output of a call, whose memory goes over to the hold. Adds to its place what the stub names it by. */
+TRITONSERVER_Error *holds_add_output(struct instance *in, int64_t device, void *memory,
+                                     uint64_t n_bytes, struct shm_device *place);
 /* The request of the entry is about to be released. Returns true when the hold does that later. */
 bool holds_release(struct entry *e, uint32_t release_flags);
-void holds_on_dropped(struct instance *in, uint32_t handle);
+void holds_on_dropped(struct instance *in, uint32_t handle, bool is_output);
 void holds_end_all(struct instance *in);
 /* Finds n_bytes of an input that the stub names, and keeps them until holds_leave(). NULL: it has no such
  * input. */

@@ -81,13 +81,17 @@ struct shm_tensor {
         uint32_t unused;
 };
 
-/* Where the bytes of a tensor are on a GPU. The process that does not own them opens the handle. */
+/* In place of the number of an input: an output of a call. */
+#define SHM_CALL_OUTPUT (SHM_NO_INDEX - 1)
+
+/* Where the bytes of a tensor are on a GPU. Bytes of the server are those of an input of a request, or of an output
+ * of a call; the stub opens the handle. In a tensor that the stub sends they are named by `request` and `input`. For
+ * memory of its own `input` is SHM_NO_INDEX, and the server opens the handle. */
 struct shm_device {
         unsigned char handle[64]; /* of the allocation, by CUDA's driver */
-        uint64_t      offset;  /* in the allocation; from the stub, with `input`: in that input */
-        uint32_t      request; /* handle of the request that has the bytes as an input ... */
-        uint32_t input; /* ... and the number of that input. In a tensor of the stub: SHM_NO_INDEX
-                                   * for memory of its own */
+        uint64_t      offset;     /* in the allocation; in what the stub names: in that tensor */
+        uint32_t      request;    /* handle of the request, or number of the output */
+        uint32_t      input;      /* number of the input, or SHM_CALL_OUTPUT */
 };
 
 enum shm_correlation { SHM_CORRELATION_INT, SHM_CORRELATION_TEXT };
@@ -193,6 +197,7 @@ struct shm_infer {
         struct shm_text id;
         struct shm_text parameters; /* JSON */
         uint32_t        is_decoupled;
+        uint32_t        gpu; /* outputs are wanted there: its number + 1; 0: in main memory */
         uint32_t        depth;
         uint32_t        waits; /* enum shm_wait */
         uint32_t execution;    /* slot of the execution that waits; SHM_NO_INDEX: none that ends */
@@ -233,10 +238,11 @@ enum shm_message_kind {
         SHM_CALL,      /* block: struct shm_call, which the stub keeps */
         SHM_CANCEL,    /* block: a call that is cancelled; only its last reply is wanted */
         SHM_WAIT, /* block: a call that the server has asked for; value: enum shm_wait, from now on */
-        SHM_LOG,     /* block: struct shm_log */
-        SHM_GROW,    /* handle: index of a segment that the stub offers; its state is the answer */
-        SHM_SHRINK,  /* the stub has removed segments */
-        SHM_DROPPED, /* handle: a request whose inputs on GPUs are closed */
+        SHM_LOG,    /* block: struct shm_log */
+        SHM_GROW,   /* handle: index of a segment that the stub offers; its state is the answer */
+        SHM_SHRINK, /* the stub has removed segments */
+        SHM_DROPPED, /* handle: a request whose inputs on GPUs are closed; with value 1, the number of an
+                      * output of a call */
 };
 
 /* In `value` of SHM_RESULT and SHM_SEND: outputs lie in memory of the stub on GPUs, which it frees when the block

@@ -99,7 +99,8 @@ static struct error *find_gpus(struct TRITONBACKEND_MemoryManager *manager, int6
                                struct gpus **ret) {
         *ret = MANAGER(manager)->gpus;
         if (*ret == NULL)
-                return error_new(ERR_UNSUPPORTED, "memory of GPUs cannot be shared: GPUs not supported");
+                return error_new(ERR_UNSUPPORTED,
+                                 "memory of GPUs cannot be shared: GPUs not supported");
         return check_device(*ret, device);
 }
 
@@ -170,7 +171,8 @@ static struct error *device_of(const struct gpus *gpus, TRITONSERVER_MemoryType 
         if (type != TRITONSERVER_MEMORY_GPU)
                 return NULL;
         if (gpus == NULL)
-                return error_new(ERR_UNSUPPORTED, "memory of GPUs cannot be copied: GPUs not supported");
+                return error_new(ERR_UNSUPPORTED,
+                                 "memory of GPUs cannot be copied: GPUs not supported");
         TRY(check_device(gpus, id));
         *ret = (int)id;
         return NULL;

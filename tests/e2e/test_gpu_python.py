@@ -394,6 +394,48 @@ def test_call(server, region):
     assert ask(server, "result = gpu_arrays.n_alive")[0] == 0
 
 
+ON_GPU_0 = "preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0)"
+
+
+def test_preferred_memory(server, region):
+    code = CALL + f"out, where = call(Array([2.0] * {N}), Array([3.0] * {N}), {ON_GPU_0}); " \
+        "result = [out.is_cpu(), out.__dlpack_device__(), values(out)[-1]]; y = gpu_arrays.view(out)"
+    with Copies(server) as copies:
+        assert ask(server, code, target=("r", BYTES, BYTES))[0] == [False, [2, 0], 5.0]
+    assert copies.bytes == {"within_device": BYTES}  # the answer; the model that adds wrote where it was wanted
+    assert region.read(BYTES, BYTES) == raw([5.0] * N)
+
+
+@pytest.mark.parametrize("memory", ["TRITONSERVER_MEMORY_CPU, 0", "TRITONSERVER_MEMORY_GPU, 5"])
+def test_preferred_memory_of_the_host(server, memory):
+    """Also when there is no such GPU."""
+    code = CALL + f"out, where = call(Array([2.0]), Array([3.0]), " \
+        f"preferred_memory=pb_utils.PreferredMemory(pb_utils.{memory})); result = [out.is_cpu(), out.as_numpy().tolist()]"
+    assert ask(server, code)[0] == [True, [5.0]]
+
+
+STRINGS = """
+made = pb_utils.InferenceRequest(model_name="on_host", requested_output_names=["OUTPUT0", "RESULT"], inputs=[
+    pb_utils.Tensor("CODE", np.array([b"y = pb_utils.Tensor('OUTPUT0', np.ones(3, np.float32)); result = 7"],
+                                     dtype=np.object_))], %s)
+answer = made.exec()
+out, text = [pb_utils.get_output_tensor_by_name(answer, name) for name in ("OUTPUT0", "RESULT")]
+result = [out.is_cpu(), values(out), text.is_cpu(), text.as_numpy()[0].decode()]
+""" % ON_GPU_0
+
+
+def test_preferred_memory_of_a_model_on_the_host(server):
+    """Its output is copied to the GPU, unless it is a tensor of strings."""
+    assert ask(server, STRINGS)[0] == [False, [1.0, 1.0, 1.0], True, "7"]
+    until(lambda: used_bytes(server) == 0)
+
+
+def test_output_of_a_call_that_is_kept(server, region):
+    ask(server, CALL + f"self.kept['out'] = call(Array([2.0]), Array([3.0]), {ON_GPU_0})[0]")
+    assert used_bytes(server) > 0
+    assert ask(server, "result = values(self.kept.pop('out'))")[0] == [5.0]
+
+
 # ---- many requests, and processes that end -------------------------------------------------------
 
 

@@ -283,8 +283,9 @@ void connection_give_back(uint32_t block) {
                 push_through_file(list, block);
 }
 
-void connection_say_dropped(uint32_t request) {
-        connection_post(&(struct shm_message){ .kind = SHM_DROPPED, .handle = request });
+void connection_say_dropped(uint32_t request, bool is_output) {
+        connection_post(&(struct shm_message){
+                .kind = SHM_DROPPED, .handle = request, .value = is_output ? 1 : 0 });
         connection_wake(SHM_NAPPING);
 }
 
@@ -298,7 +299,7 @@ void connection_refuse_request(uint32_t block) {
 
         connection_give_back(block);
         if (is_held)
-                connection_say_dropped(handle);
+                connection_say_dropped(handle, false);
 }
 
 bool connection_has(const void *bytes, uint64_t n_bytes, uint64_t *ret_place) {

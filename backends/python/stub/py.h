@@ -72,8 +72,8 @@ void connection_follow(void);
 bool connection_reach(uint32_t block);
 /* Gives a block back to the server, also one that is out of reach. */
 void connection_give_back(uint32_t block);
-/* Tells the server that the inputs of a request on GPUs are not used any more. */
-void connection_say_dropped(uint32_t request);
+/* Tells the server that the inputs of a request on GPUs, or an output of a call there, are not used any more. */
+void connection_say_dropped(uint32_t request, bool is_output);
 /* Gives a request's block back that is out of reach. */
 void connection_refuse_request(uint32_t block);
 /* Reads from a block that is out of reach. */
@@ -138,6 +138,8 @@ PyObject *block_new(uint32_t number);
 uint32_t  block_number(PyObject *block);
 /* The block is that of a request with inputs on GPUs: the server is told when it is deleted. */
 void block_hold(PyObject *block, uint32_t request);
+/* The same for an output of a call on a GPU; the block has no number. */
+void block_hold_output(PyObject *block, uint32_t number);
 
 /* ---- tensors (tensor.c) ---------------------------------------------------------------------- */
 
