@@ -5,6 +5,7 @@
 #include "kit/json.h"
 #include "kit/output.h"
 #include "kit/scratch.h"
+#include "python/device_tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,25 +79,61 @@ static bool is_wanted(const struct answer_wanted *wanted, const char *name) {
         return wanted->request == NULL || kit_wants_output(wanted->request, name);
 }
 
+/* Asks for memory of the kind where the bytes are. What it gets may be of another kind. */
+static TRITONSERVER_Error *write_output(const struct answer_source *source,
+                                        const struct kit_output    *output,
+                                        const struct device_place *from, uint64_t n_bytes,
+                                        TRITONBACKEND_Response *response) {
+        struct device_place   to = { from->type, from->id, NULL };
+        TRITONBACKEND_Output *made;
+        void                 *memory;
+
+        KIT_TRY(TRITONBACKEND_ResponseOutput(response, &made, output->name, output->type,
+                                             output->shape, output->n_dims));
+        KIT_TRY(TRITONBACKEND_OutputBuffer(made, &memory, n_bytes, &to.type, &to.id));
+        to.bytes = memory;
+        if (to.type == TRITONSERVER_MEMORY_GPU || from->type == TRITONSERVER_MEMORY_GPU)
+                return device_copy_all(source->instance->model->backend,
+                                       &(struct device_transfer){ to, *from, n_bytes }, 1);
+        if (n_bytes > 0)
+                memcpy(memory, from->bytes, n_bytes);
+        return NULL;
+}
+
+static TRITONSERVER_Error *add_device_output(const struct answer_source *source,
+                                             const struct shm_tensor    *tensor,
+                                             const struct kit_output    *output,
+                                             TRITONBACKEND_Response     *response) {
+        struct device_tensor opened;
+        TRITONSERVER_Error  *err;
+
+        KIT_TRY(device_tensor_open(source, tensor, output->name, &opened));
+        err = write_output(source, output, &opened.place, tensor->n_bytes, response);
+        device_tensor_close(source->instance, &opened);
+        return err;
+}
+
 static TRITONSERVER_Error *add_output(const struct answer_source *source,
                                       const struct shm_tensor *tensor, const char *name,
                                       TRITONBACKEND_Response *response) {
-        int64_t           dims[KIT_MAX_DIMS];
-        struct kit_output output = { .name = name,
-                                     .type = (TRITONSERVER_DataType)tensor->type,
-                                     .shape = dims,
-                                     .n_dims = tensor->n_dims };
-        const void       *bytes = region_find(source->region, tensor->data, tensor->n_bytes);
-        void             *to;
+        int64_t             dims[KIT_MAX_DIMS];
+        struct kit_output   output = { .name = name,
+                                       .type = (TRITONSERVER_DataType)tensor->type,
+                                       .shape = dims,
+                                       .n_dims = tensor->n_dims };
+        struct device_place from;
 
         if (tensor->n_dims > KIT_MAX_DIMS ||
             !answer_copy(source, tensor->dims, dims, tensor->n_dims * sizeof(*dims)) ||
-            !is_size_right(tensor, dims) || (bytes == NULL && tensor->n_bytes > 0))
+            !is_size_right(tensor, dims))
                 return broken(source);
-        KIT_TRY(kit_output_new(response, &output, tensor->n_bytes, &to));
-        if (tensor->n_bytes > 0)
-                memcpy(to, bytes, tensor->n_bytes);
-        return NULL;
+        if (tensor->gpu != 0)
+                return add_device_output(source, tensor, &output, response);
+        from = (struct device_place){ TRITONSERVER_MEMORY_CPU, 0,
+                                      region_find(source->region, tensor->data, tensor->n_bytes) };
+        if (from.bytes == NULL && tensor->n_bytes > 0)
+                return broken(source);
+        return write_output(source, &output, &from, tensor->n_bytes, response);
 }
 
 static TRITONSERVER_Error *add_named(const struct answer_source *source,

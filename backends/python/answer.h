@@ -10,13 +10,15 @@
 #pragma once
 
 #include "kit/model.h"
+#include "python/python_instance.h"
 #include "python/region.h"
 
 /* A block of the stub, checked to be within its area. */
 struct answer_source {
-        struct region *region;
-        uint32_t       block;
-        uint32_t       n_bytes;
+        struct region   *region;
+        uint32_t         block;
+        uint32_t         n_bytes;
+        struct instance *instance; /* NULL: the block has no tensors */
 };
 
 /* Returns false, and marks the region as broken, when [at, at + n) is not in the block. */

@@ -6,6 +6,8 @@
 #include "kit/scratch.h"
 #include "kit/text.h"
 #include "python/answer.h"
+#include "python/device_tensor.h"
+#include "python/holds.h"
 #include "python/waits.h"
 #include "triton/core/neso.h"
 
@@ -45,6 +47,9 @@ struct bls_call {
         struct wait                    wait;
         char                          *model;      /* owned: its name; NULL: not read */
         bool                           is_through; /* an ensemble or a chain */
+        uint32_t              gpu;    /* its outputs are wanted there: number + 1; 0: main memory */
+        struct device_tensor *opened; /* owned: inputs on GPUs; NULL: none */
+        uint32_t              n_opened;
         /* Handles of the requests on whose behalf it is made: few_requests, or owned. n_requests is guarded by
          * the instance's lock, and the handles do not change once it is set. */
         uint32_t *requests;
@@ -55,10 +60,52 @@ struct bls_call {
 /* ---- memory of outputs ----------------------------------------------------------------------- */
 
 struct output_buffer {
-        struct session *session; /* ref: the response may outlive the call */
-        uint32_t        block;
-        bool            is_handed_over;
+        struct session       *session; /* ref: the response may outlive the call */
+        const struct backend *backend;
+        uint32_t              block;
+        void *device_memory; /* owned; NULL: none. The bytes are there unless there is a block */
+        struct shm_device place; /* of device_memory */
+        int64_t           device;
+        bool              is_handed_over;
 };
+
+static bool is_on_device(const struct output_buffer *output) {
+        return output->device_memory != NULL && output->block == 0;
+}
+
+/* Leaves `device_memory` NULL when the GPU has no room, or there is no such GPU: then main memory is as good. */
+static void alloc_on_device(const struct bls_call *call, struct output_buffer *output,
+                            size_t n_bytes) {
+        TRITONSERVER_Error *err;
+
+        if (call->gpu == 0 || n_bytes == 0)
+                return;
+        output->device = (int64_t)call->gpu - 1;
+        err = device_alloc(output->backend, output->device, n_bytes, &output->device_memory);
+        if (err == NULL)
+                err = device_share(output->backend, output->device, output->device_memory, NULL,
+                                   &output->place);
+        if (err == NULL)
+                return;
+        TRITONSERVER_ErrorDelete(err);
+        if (output->device_memory != NULL)
+                device_free(output->backend, output->device, output->device_memory);
+        output->device_memory = NULL;
+        output->device = 0;
+}
+
+static TRITONSERVER_Error *alloc_in_region(const struct bls_call *call,
+                                           struct output_buffer *output, size_t n_bytes,
+                                           const char *name) {
+        if (n_bytes > 0 && n_bytes <= SHM_AREA_BYTES)
+                output->block = region_alloc(&call->session->region, SHM_OUTPUT_OFFSET + n_bytes);
+        if (n_bytes == 0 || output->block != 0)
+                return NULL;
+        return kit_error(TRITONSERVER_ERROR_INTERNAL,
+                         "Failed to increase the shared memory pool size to %zu bytes. It is "
+                         "needed for output '%s'.",
+                         n_bytes, name);
+}
 
 static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const char *name,
                                     size_t n_bytes, TRITONSERVER_MemoryType type, int64_t type_id,
@@ -66,31 +113,30 @@ static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const 
                                     TRITONSERVER_MemoryType *actual_type, int64_t *actual_type_id) {
         struct bls_call      *call = userp;
         struct output_buffer *output = kit_alloc_array(1, sizeof(*output));
+        TRITONSERVER_Error   *err = NULL;
 
         (void)self;
         (void)type;
         (void)type_id;
         if (output == NULL)
                 return kit_error_no_memory(sizeof(*output), name);
-        if (n_bytes > 0 && n_bytes <= SHM_AREA_BYTES)
-                output->block = region_alloc(&call->session->region, SHM_OUTPUT_OFFSET + n_bytes);
-        if (n_bytes > 0 && output->block == 0) {
+        output->backend = call->instance->model->backend;
+        alloc_on_device(call, output, n_bytes);
+        if (output->device_memory == NULL)
+                err = alloc_in_region(call, output, n_bytes, name);
+        if (err != NULL) {
                 free(output);
-                return kit_error(
-                        TRITONSERVER_ERROR_INTERNAL,
-                        "Failed to increase the shared memory pool size to %zu bytes. It is "
-                        "needed for output '%s'.",
-                        n_bytes, name);
+                return err;
         }
         output->session = call->session;
         session_ref(output->session);
-        *buffer = NULL;
-        if (n_bytes > 0)
+        *buffer = output->device_memory;
+        if (output->block != 0)
                 *buffer = (char *)region_block(&output->session->region, output->block) +
                           SHM_OUTPUT_OFFSET;
         *buffer_userp = output;
-        *actual_type = TRITONSERVER_MEMORY_CPU;
-        *actual_type_id = 0;
+        *actual_type = is_on_device(output) ? TRITONSERVER_MEMORY_GPU : TRITONSERVER_MEMORY_CPU;
+        *actual_type_id = output->device;
         return NULL;
 }
 
@@ -106,6 +152,8 @@ static TRITONSERVER_Error *on_free(TRITONSERVER_ResponseAllocator *self, void *b
         (void)type_id;
         if (output->block != 0 && !output->is_handed_over)
                 region_free(&output->session->region, output->block);
+        if (output->device_memory != NULL && !(is_on_device(output) && output->is_handed_over))
+                device_free(output->backend, output->device, output->device_memory);
         session_unref(output->session);
         free(output);
         return NULL;
@@ -131,6 +179,12 @@ static void unlink_call(struct bls_call *call) {
         (void)pthread_mutex_unlock(&in->lock);
 }
 
+static void close_inputs(struct bls_call *call) {
+        for (uint32_t i = 0; i < call->n_opened; i++)
+                device_tensor_close(call->instance, &call->opened[i]);
+        free(call->opened);
+}
+
 static void end_one(struct bls_call *call) {
         struct session *s = call->session;
 
@@ -140,6 +194,7 @@ static void end_one(struct bls_call *call) {
         if (call->request != NULL)
                 kit_error_log(TRITONSERVER_InferenceRequestDelete(call->request),
                               "failed to delete a request");
+        close_inputs(call);
         if (atomic_load(&call->answered_by) == ANSWERED_EARLY && !call->to.is_async)
                 session_return(s, call->to.call);
         else if (call->last != 0)
@@ -240,7 +295,24 @@ static size_t round_up(size_t n) {
         return (n + 7) & ~(size_t)7;
 }
 
-static TRITONSERVER_Error *measure(TRITONSERVER_InferenceResponse *response, uint32_t n_outputs,
+/* The model reads strings in main memory. */
+static TRITONSERVER_Error *bring_strings(const struct bls_call    *call,
+                                         const struct output_view *view) {
+        struct output_buffer  *output = view->buffer;
+        struct device_transfer t = { .n_bytes = view->n_bytes };
+
+        if (view->type != TRITONSERVER_TYPE_BYTES || view->n_bytes == 0 || !is_on_device(output))
+                return NULL;
+        t.from = (struct device_place){ TRITONSERVER_MEMORY_GPU, output->device,
+                                        output->device_memory };
+        KIT_TRY(alloc_in_region(call, output, view->n_bytes, view->name));
+        t.to.bytes =
+                (char *)region_block(&output->session->region, output->block) + SHM_OUTPUT_OFFSET;
+        return device_copy_all(output->backend, &t, 1);
+}
+
+static TRITONSERVER_Error *measure(const struct bls_call          *call,
+                                   TRITONSERVER_InferenceResponse *response, uint32_t n_outputs,
                                    size_t *ret_bytes) {
         size_t n = sizeof(struct shm_reply) + n_outputs * sizeof(struct shm_tensor);
 
@@ -251,10 +323,20 @@ static TRITONSERVER_Error *measure(TRITONSERVER_InferenceResponse *response, uin
                 struct output_view view;
 
                 KIT_TRY(view_output(response, i, &view));
+                KIT_TRY(bring_strings(call, &view));
                 n += round_up(strlen(view.name)) + view.n_dims * sizeof(int64_t);
+                if (view.n_bytes > 0 && is_on_device(view.buffer))
+                        n += sizeof(struct shm_device);
         }
         *ret_bytes = n;
         return NULL;
+}
+
+static TRITONSERVER_Error *hand_over(const struct bls_call *call, const struct output_view *view,
+                                     struct shm_device *ret) {
+        *ret = view->buffer->place;
+        return holds_add_output(call->instance, view->buffer->device, view->buffer->device_memory,
+                                view->n_bytes, ret);
 }
 
 /* Writes the reply and passes the memory of the outputs to the stub. Places in shm_answer are
@@ -291,6 +373,12 @@ static TRITONSERVER_Error *write_reply(struct bls_call *call, uint32_t block,
                 at += round_up(len);
                 memcpy(base + at, view.dims, view.n_dims * sizeof(int64_t));
                 at += view.n_dims * sizeof(int64_t);
+                if (view.n_bytes > 0 && is_on_device(view.buffer)) {
+                        KIT_TRY(hand_over(call, &view, (struct shm_device *)(void *)(base + at)));
+                        tensors[i].gpu = (uint32_t)view.buffer->device + 1;
+                        tensors[i].data = (uint64_t)block * SHM_BLOCK + at;
+                        at += sizeof(struct shm_device);
+                }
                 if (view.n_bytes > 0)
                         view.buffer->is_handed_over = true;
         }
@@ -312,7 +400,7 @@ static TRITONSERVER_Error *make_reply(struct bls_call                *call,
         if (err == NULL)
                 err = TRITONSERVER_InferenceResponseOutputCount(response, &n_outputs);
         if (err == NULL)
-                err = measure(response, n_outputs, &n_bytes);
+                err = measure(call, response, n_outputs, &n_bytes);
         if (err == NULL)
                 err = print_parameters(response, &parameters);
         if (err == NULL) {
@@ -320,8 +408,11 @@ static TRITONSERVER_Error *make_reply(struct bls_call                *call,
                 if (block == 0)
                         err = kit_error_no_memory(n_bytes, "a response");
         }
-        if (err == NULL)
+        if (err == NULL) {
                 err = write_reply(call, block, response, n_outputs, &parameters);
+                if (err != NULL)
+                        region_free(&call->session->region, block);
+        }
         kit_text_done(&parameters);
         *ret = block;
         return err;
@@ -395,6 +486,7 @@ struct payload {
         uint32_t             at;     /* offset of the payload in it */
         struct shm_infer     infer;
         const char          *model; /* borrowed from the call */
+        struct bls_call     *call;
 };
 
 static TRITONSERVER_Error *malformed(const struct payload *p) {
@@ -410,11 +502,68 @@ static char *copy_text(const struct payload *p, struct shm_text text) {
         return answer_copy_text(&p->source, text);
 }
 
+static TRITONSERVER_Error *describe_device(const struct device_tensor *t, uint64_t n_bytes,
+                                           TRITONSERVER_BufferAttributes *a) {
+        KIT_TRY(TRITONSERVER_BufferAttributesSetMemoryType(a, TRITONSERVER_MEMORY_GPU));
+        KIT_TRY(TRITONSERVER_BufferAttributesSetMemoryTypeId(a, t->place.id));
+        KIT_TRY(TRITONSERVER_BufferAttributesSetByteSize(a, n_bytes));
+        if (t->base == NULL)
+                return NULL;
+        return TRITONSERVER_BufferAttributesSetCudaIpcHandle(a, (void *)(uintptr_t)t->handle);
+}
+
+/* With the handle: a model in another process opens the memory with it. */
+static TRITONSERVER_Error *append_device_bytes(TRITONSERVER_InferenceRequest *request,
+                                               const char *name, const struct device_tensor *t,
+                                               uint64_t n_bytes) {
+        TRITONSERVER_BufferAttributes *a;
+        TRITONSERVER_Error            *err;
+
+        KIT_TRY(TRITONSERVER_BufferAttributesNew(&a));
+        err = describe_device(t, n_bytes, a);
+        if (err == NULL)
+                err = TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
+                        request, name, t->place.bytes, a);
+        (void)TRITONSERVER_BufferAttributesDelete(a);
+        return err;
+}
+
+static TRITONSERVER_Error *append_device_input(const struct payload          *p,
+                                               TRITONSERVER_InferenceRequest *request,
+                                               const char *name, const struct shm_tensor *tensor) {
+        struct bls_call      *call = p->call;
+        struct device_tensor *opened;
+
+        if (call->opened == NULL)
+                call->opened = kit_alloc_array(p->infer.n_inputs, sizeof(*call->opened));
+        if (call->opened == NULL)
+                return kit_error_no_memory(p->infer.n_inputs * sizeof(*opened), "a call");
+        opened = &call->opened[call->n_opened];
+        KIT_TRY(device_tensor_open(&p->source, tensor, name, opened));
+        call->n_opened++;
+        return append_device_bytes(request, name, opened, tensor->n_bytes);
+}
+
+static TRITONSERVER_Error *append_input(const struct payload          *p,
+                                        TRITONSERVER_InferenceRequest *request, const char *name,
+                                        const struct shm_tensor *tensor) {
+        const void *bytes;
+
+        if (tensor->n_bytes == 0)
+                return NULL;
+        if (tensor->gpu != 0)
+                return append_device_input(p, request, name, tensor);
+        bytes = region_find(p->source.region, tensor->data, tensor->n_bytes);
+        if (bytes == NULL)
+                return malformed(p);
+        return TRITONSERVER_InferenceRequestAppendInputData(request, name, bytes, tensor->n_bytes,
+                                                            TRITONSERVER_MEMORY_CPU, 0);
+}
+
 static TRITONSERVER_Error *add_input(const struct payload *p, uint32_t i,
                                      TRITONSERVER_InferenceRequest *request) {
         struct shm_tensor   tensor;
         int64_t             dims[KIT_MAX_DIMS];
-        const void         *bytes;
         TRITONSERVER_Error *err;
         char               *name;
 
@@ -423,19 +572,14 @@ static TRITONSERVER_Error *add_input(const struct payload *p, uint32_t i,
             tensor.n_dims > KIT_MAX_DIMS ||
             !answer_copy(&p->source, p->at + tensor.dims, dims, tensor.n_dims * sizeof(*dims)))
                 return malformed(p);
-        bytes = region_find(p->source.region, tensor.data, tensor.n_bytes);
-        if (bytes == NULL && tensor.n_bytes > 0)
-                return malformed(p);
         name = copy_text(p, tensor.name);
         if (name == NULL)
                 return malformed(p);
         err = TRITONSERVER_InferenceRequestAddInput(request, name,
                                                     (TRITONSERVER_DataType)tensor.type, dims,
                                                     tensor.n_dims);
-        if (err == NULL && tensor.n_bytes > 0)
-                err = TRITONSERVER_InferenceRequestAppendInputData(request, name, bytes,
-                                                                   tensor.n_bytes,
-                                                                   TRITONSERVER_MEMORY_CPU, 0);
+        if (err == NULL)
+                err = append_input(p, request, name, &tensor);
         free(name);
         return err;
 }
@@ -754,16 +898,18 @@ static TRITONSERVER_Error *read_payload(struct payload *p, struct bls_call *call
         if (!answer_copy(&p->source, p->at, &p->infer, sizeof(p->infer)))
                 return malformed(p);
         call->is_decoupled = p->infer.is_decoupled != 0;
+        call->gpu = p->infer.gpu;
         p->model = call->model = copy_text(p, p->infer.model);
         return p->model != NULL ? NULL : malformed(p);
 }
 
 void bls_call_start(struct instance *in, const struct shm_call *record, const struct reply_to *to) {
-        struct payload      p = { .source = { &in->session->region, to->call, 0 },
+        struct payload      p = { .source = { &in->session->region, to->call, 0, in },
                                   .at = record->payload };
         struct bls_call    *call = kit_alloc_array(1, sizeof(*call));
         TRITONSERVER_Error *err;
 
+        p.call = call;
         if (call == NULL ||
             __builtin_add_overflow(record->payload, record->n_bytes, &p.source.n_bytes) ||
             region_find_stub_block(p.source.region, to->call, p.source.n_bytes) == NULL) {

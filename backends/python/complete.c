@@ -38,7 +38,7 @@ static void on_started(struct completion *c, const struct answer_source *source)
 
 static void handle(struct completion *c, const struct shm_message *message) {
         struct session      *s = c->session;
-        struct answer_source source = { &s->region, message->block, message->n_bytes };
+        struct answer_source source = { &s->region, message->block, message->n_bytes, NULL };
 
         if (message->kind == SHM_HELLO) {
                 s->is_known = true;

@@ -2,6 +2,7 @@
 /* Entries of an instance: the requests that it has, by handle (python_instance.h). */
 #include "kit/scratch.h"
 #include "python/bls_call.h"
+#include "python/holds.h"
 #include "python/python_instance.h"
 #include "triton/core/neso.h"
 
@@ -148,6 +149,8 @@ void entry_release(struct entry *e, uint32_t flags) {
                 return;
         if (e->is_final)
                 end_watch(e); /* it holds memory of the request, which the front end reuses */
+        if (e->hold != NULL && holds_release(e, flags))
+                return;
         kit_error_log(TRITONBACKEND_RequestRelease(e->request, flags), "Failed to release request");
         e->request = NULL;
 }

@@ -4,6 +4,7 @@
 #include "kit/scratch.h"
 #include "kit/stats.h"
 #include "python/answer.h"
+#include "python/holds.h"
 #include "python/python_instance.h"
 #include "python/request_write.h"
 #include "python/waits.h"
@@ -96,6 +97,10 @@ static void reschedule(struct entry *e, const struct kit_stats *stats) {
         TRITONSERVER_Error *err;
 
         report(e, stats, true);
+        if (e->hold != NULL && holds_release(e, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)) {
+                entry_end(e);
+                return;
+        }
         err = TRITONBACKEND_RequestRelease(e->request, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE);
         if (err == NULL) {
                 e->request = NULL;
@@ -267,6 +272,15 @@ static bool make_room(struct instance *in, struct session *s) {
         return has_room;
 }
 
+static TRITONSERVER_Error *write_once(struct instance *in, struct session *s, struct entry *e) {
+        struct hold *hold;
+
+        KIT_TRY(request_write(in->model, e->request, e->handle, &s->region, &e->block, &hold));
+        if (hold != NULL)
+                holds_add(e, hold);
+        return NULL;
+}
+
 static TRITONSERVER_Error *write_request(struct instance *in, struct session *s, struct entry *e) {
         TRITONSERVER_Error *err;
 
@@ -274,11 +288,11 @@ static TRITONSERVER_Error *write_request(struct instance *in, struct session *s,
         if (!in->model->is_iterative)
                 KIT_TRY(refuse_cancelled(e));
         e->block = SHM_NO_INDEX;
-        err = request_write(in->model, e->request, e->handle, &s->region, &e->block);
+        err = write_once(in, s, e);
         if (err == NULL || e->block != 0 || !make_room(in, s))
                 return err;
         TRITONSERVER_ErrorDelete(err);
-        return request_write(in->model, e->request, e->handle, &s->region, &e->block);
+        return write_once(in, s, e);
 }
 
 static void fail_unwritten(struct entry *e, uint64_t begin_ns, TRITONSERVER_Error *err) {
@@ -306,9 +320,16 @@ static bool write_batch(struct session *s, struct execution *ex) {
         return true;
 }
 
+/* Of an entry that the stub never sees. */
+static void free_block(struct session *s, struct entry *e) {
+        region_free(&s->region, e->block);
+        if (e->hold != NULL)
+                holds_drop(e);
+}
+
 static void fail_batch(struct session *s, struct execution *ex) {
         for (uint32_t i = 0; i < ex->n_entries; i++) {
-                region_free(&s->region, ex->entries[i]->block);
+                free_block(s, ex->entries[i]);
                 fail_unwritten(ex->entries[i], ex->begin_ns, kit_error_no_memory(0, "a batch"));
         }
         ex->n_entries = 0;
@@ -337,7 +358,7 @@ static bool write_requests(struct instance *in, struct session *s, struct execut
 
 static void free_blocks(struct session *s, struct execution *ex) {
         for (uint32_t i = 0; i < ex->n_entries; i++)
-                region_free(&s->region, ex->entries[i]->block);
+                free_block(s, ex->entries[i]);
         if (ex->block != 0)
                 region_free(&s->region, ex->block);
         ex->block = 0;
@@ -550,9 +571,15 @@ static void answer_all(struct instance *in, struct execution *ex, const struct k
         }
 }
 
+static void return_block(struct session *s, const struct shm_message *message) {
+        session_return(s, message->block);
+        if ((message->value & SHM_WANTS_BACK) != 0)
+                session_wake_stub(s);
+}
+
 void execution_on_result(struct instance *in, const struct shm_message *message) {
         struct session      *s = in->session;
-        struct answer_source source = { &s->region, message->block, message->n_bytes };
+        struct answer_source source = { &s->region, message->block, message->n_bytes, in };
         struct execution    *ex = NULL;
         struct shm_result    result;
         struct kit_stats     stats;
@@ -584,7 +611,7 @@ void execution_on_result(struct instance *in, const struct shm_message *message)
         shm_slot_finish(&s->region.header->slots[ex->slot].word, ex->generation);
         if (ex->block != 0)
                 region_free(&s->region, ex->block);
-        session_return(s, message->block);
+        return_block(s, message);
         finish(in, ex);
 }
 
@@ -613,7 +640,7 @@ static void send_response(struct entry *e, const struct answer_source *source, u
 
 void execution_on_send(struct instance *in, const struct shm_message *message) {
         struct session      *s = in->session;
-        struct answer_source source = { &s->region, message->block, message->n_bytes };
+        struct answer_source source = { &s->region, message->block, message->n_bytes, in };
         struct entry        *e = entry_find(in, message->handle);
         uint32_t flags = (uint32_t)message->value & TRITONSERVER_RESPONSE_COMPLETE_FINAL;
 
@@ -632,7 +659,7 @@ void execution_on_send(struct instance *in, const struct shm_message *message) {
                         entry_free(e);
         }
         if (message->block != 0)
-                session_return(s, message->block);
+                return_block(s, message);
 }
 
 void execution_on_closed(struct instance *in, const struct shm_message *message) {

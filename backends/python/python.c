@@ -6,6 +6,7 @@
  */
 #include "kit/model.h"
 #include "python/complete.h"
+#include "python/device_memory.h"
 #include "python/python_instance.h"
 #include "python/stacks.h"
 
@@ -47,6 +48,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *triton) {
         err = TRITONBACKEND_ModelAutoCompleteConfig(triton, &is_completed);
         if (err == NULL && is_completed)
                 err = complete_config(model);
+        if (err == NULL)
+                err = device_declare(triton, model->takes_device_memory);
         if (err == NULL)
                 err = TRITONBACKEND_ModelSetState(triton, model);
         if (err != NULL)

@@ -3,6 +3,7 @@
 
 #include "kit/scratch.h"
 #include "python/bls_call.h"
+#include "python/holds.h"
 #include "python/services.h"
 #include "triton/core/neso.h"
 
@@ -250,6 +251,7 @@ static bool handle_exit(struct instance *in) {
         (void)pthread_mutex_unlock(&in->lock);
         bls_call_cancel_all(in);
         services_free_metrics(in);
+        holds_end_all(in); /* the process has nothing open any more */
         /* When no process will start again, all requests are refused at once. */
         execution_recover(in, is_stopping || !restarts || !recovers);
         drop_session(in);

@@ -37,6 +37,7 @@ enum instance_state {
 };
 
 struct NESO_CancelWatch;
+struct hold;
 struct wait;
 
 struct entry {
@@ -45,12 +46,14 @@ struct entry {
         struct NESO_CancelWatch       *watch;   /* owned; NULL: no call was made on its behalf */
         atomic_bool                    is_cancelled; /* set by the watch */
         struct instance               *instance;
-        uint32_t                       handle;
-        uint32_t                       block;    /* in the region; the stub releases it */
-        bool                           is_used;  /* guarded by the instance's lock */
-        bool                           is_final; /* the last response was sent */
-        bool                           is_executing;
-        bool                           is_ended; /* to be freed with its execution */
+        struct hold *hold; /* of its inputs on GPUs (holds.h), guarded by the instance's
+                                              * lock; NULL: none */
+        uint32_t     handle;
+        uint32_t     block;    /* in the region; the stub releases it */
+        bool         is_used;  /* guarded by the instance's lock */
+        bool         is_final; /* the last response was sent */
+        bool         is_executing;
+        bool         is_ended; /* to be freed with its execution */
 };
 
 struct execution {
@@ -105,6 +108,8 @@ struct instance {
 
         _Atomic uint32_t depth; /* limit of executions under way, by the length of recent ones */
         struct bls_call *calls; /* calls to other models under way */
+        struct hold     *holds; /* inputs on GPUs that the stub may have open */
+        uint32_t         n_outputs_held; /* of calls, so far: their numbers */
 
         bool            has_lazy_messages; /* since the receiver's last sleep; the reader's role */
         uint64_t        answered_ns;       /* time of the last result; the reader's role */

@@ -138,6 +138,7 @@ static TRITONSERVER_Error *open_backend(TRITONBACKEND_Backend *triton, struct ba
                                  &backend->environments));
         KIT_TRY(reaper_new(&backend->reaper));
         open_metrics(backend);
+        KIT_TRY(TRITONBACKEND_BackendMemoryManager(triton, &backend->memory));
         return bls_call_allocator_new(&backend->allocator);
 }
 
@@ -264,6 +265,17 @@ static TRITONSERVER_Error *read_concurrency(struct model *model, bool has_sequen
         return NULL;
 }
 
+static TRITONSERVER_Error *read_in_place(struct model *model) {
+        const char *text = kit_model_parameter(&model->kit, "GPU_INPUTS_IN_PLACE");
+
+        if (text != NULL && strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "model '%s': GPU_INPUTS_IN_PLACE is '%s', it must be yes or no",
+                                 model->kit.name, text);
+        model->takes_in_place = text != NULL && strcmp(text, "yes") == 0;
+        return NULL;
+}
+
 static TRITONSERVER_Error *read_parameters(struct model *model) {
         const struct kit_json_value *root = kit_json_root(model->kit.config);
         const char *gpu = kit_model_parameter(&model->kit, "FORCE_CPU_ONLY_INPUT_TENSORS");
@@ -274,11 +286,8 @@ static TRITONSERVER_Error *read_parameters(struct model *model) {
         if (gpu != NULL && strcmp(gpu, "yes") != 0 && strcmp(gpu, "no") != 0)
                 return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
                                  "Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: %s'", gpu);
-        if (gpu != NULL && strcmp(gpu, "no") == 0)
-                kit_log(TRITONSERVER_LOG_INFO, __FILE__, __LINE__,
-                        "model '%s': inputs are in main memory, whatever "
-                        "FORCE_CPU_ONLY_INPUT_TENSORS says: this build has no GPU memory",
-                        model->kit.name);
+        KIT_TRY(read_in_place(model));
+        model->takes_device_memory = gpu != NULL && strcmp(gpu, "no") == 0;
         KIT_TRY(read_bounded(model, "PIPELINE_DEPTH", 1, SHM_MAX_DEPTH, &depth));
         KIT_TRY(read_bounded(model, "EXECUTE_TIMEOUT_MS", 0, INT32_MAX, &timeout_ms));
         KIT_TRY(read_concurrency(model, has_sequences));

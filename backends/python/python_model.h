@@ -14,7 +14,7 @@
  *                               of the reference server; checked and without effect here
  *
  * Parameters of a model: EXECUTION_ENV_PATH, FORCE_CPU_ONLY_INPUT_TENSORS, and PIPELINE_DEPTH,
- * ASYNC_CONCURRENCY, EXECUTE_TIMEOUT_MS (docs/python_models.md).
+ * ASYNC_CONCURRENCY, EXECUTE_TIMEOUT_MS, GPU_INPUTS_IN_PLACE (docs/python_models.md).
  *
  * Ownership.  The backend outlives its models, a model its instances.
  * Threads.  Neither changes after its creation, except for atomic fields and fields with a lock.
@@ -50,6 +50,7 @@ struct backend {
         TRITONSERVER_MetricFamily *restarts_family;    /* owned; NULL without metrics */
 
         TRITONSERVER_ResponseAllocator *allocator; /* owned; for calls to other models */
+        TRITONBACKEND_MemoryManager    *memory;    /* borrowed */
         struct kit_workers              workers;   /* threads that load models */
 
         pthread_mutex_t lock; /* guards the list, the models' instances, and all waits (waits.h) */
@@ -61,18 +62,20 @@ struct model {
         struct kit_model     kit;
         struct backend      *backend;
         TRITONSERVER_Server *server;
-        char       *library_directory; /* owned; for a backend written in Python, else NULL */
-        char       *file;              /* owned; path of the program */
-        char       *python;            /* owned; path of the interpreter */
-        char      **environment;       /* owned; of its processes */
-        bool        is_decoupled;
-        bool        is_iterative;
-        uint32_t    depth;              /* limit of executions that an instance has at a time */
-        uint32_t    async_concurrency;  /* the same for a coroutine execute(); 1: off */
-        uint64_t    execute_timeout_ns; /* 0: none */
-        atomic_bool makes_calls;        /* to other models; then executions are not
+        char  *library_directory; /* owned; for a backend written in Python, else NULL */
+        char  *file;              /* owned; path of the program */
+        char  *python;            /* owned; path of the interpreter */
+        char **environment;       /* owned; of its processes */
+        bool   is_decoupled;
+        bool   is_iterative;
+        bool   takes_device_memory; /* FORCE_CPU_ONLY_INPUT_TENSORS is "no": inputs stay on GPUs */
+        bool   takes_in_place;      /* GPU_INPUTS_IN_PLACE: without a copy there (holds.h) */
+        uint32_t             depth; /* limit of executions that an instance has at a time */
+        uint32_t             async_concurrency;  /* the same for a coroutine execute(); 1: off */
+        uint64_t             execute_timeout_ns; /* 0: none */
+        atomic_bool          makes_calls;        /* to other models; then executions are not
                                                   * pipelined */
-        TRITONSERVER_Metric *restarts;  /* owned; NULL without metrics */
+        TRITONSERVER_Metric *restarts;           /* owned; NULL without metrics */
 
         bool             is_listed;
         struct model    *next;      /* in the backend's list */

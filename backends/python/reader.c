@@ -3,6 +3,7 @@
  * (python_instance.h). */
 #include "python/answer.h"
 #include "python/bls_call.h"
+#include "python/holds.h"
 #include "python/python_instance.h"
 #include "python/reply.h"
 #include "python/services.h"
@@ -53,7 +54,7 @@ static void on_started(struct instance *in, const struct answer_source *source) 
 /* Handles a message with a block, which is read here and returned to the stub. */
 static void on_block(struct instance *in, const struct shm_message *message) {
         struct session      *s = in->session;
-        struct answer_source source = { &s->region, message->block, message->n_bytes };
+        struct answer_source source = { &s->region, message->block, message->n_bytes, in };
 
         if (region_find_stub_block(&s->region, message->block, message->n_bytes) == NULL) {
                 region_break(&s->region);
@@ -85,7 +86,8 @@ static bool is_cancelled(struct instance *in, uint32_t handle) {
 
 static void on_ask(struct instance *in, const struct shm_message *message,
                    const struct shm_call *call, struct reply_to *to) {
-        struct answer_source source = { &in->session->region, message->block, message->n_bytes };
+        struct answer_source source = { &in->session->region, message->block, message->n_bytes,
+                                        in };
         char *json = answer_copy_text(&source, (struct shm_text){ call->payload, call->n_bytes });
 
         if (json == NULL) {
@@ -98,7 +100,8 @@ static void on_ask(struct instance *in, const struct shm_message *message,
 
 static void on_metric(struct instance *in, const struct shm_message *message,
                       const struct shm_call *call, struct reply_to *to) {
-        struct answer_source source = { &in->session->region, message->block, message->n_bytes };
+        struct answer_source source = { &in->session->region, message->block, message->n_bytes,
+                                        in };
         struct shm_metric    metric;
         TRITONSERVER_Error  *err;
 
@@ -146,6 +149,7 @@ static void handle(struct instance *in, const struct shm_message *message) {
         case SHM_CANCEL: bls_call_cancel(in, message->block); break;
         case SHM_WAIT: bls_call_wait(in, message->block, message->value); break;
         case SHM_SHRINK: region_follow(&in->session->region); break;
+        case SHM_DROPPED: holds_on_dropped(in, message->handle, message->value == 1); break;
         default: region_break(&in->session->region);
         }
 }

@@ -25,6 +25,8 @@ struct plan {
         const char            *trace; /* NULL: none */
         bool                   has_trace;
         uint32_t               depth;
+        uint32_t               handle;
+        struct hold           *hold; /* NULL: no input stays on a GPU */
         struct kit_text        parameters;
         size_t                 n_bytes;
 };
@@ -58,6 +60,32 @@ static TRITONSERVER_Error *open_inputs(struct plan *plan) {
                 KIT_TRY(TRITONBACKEND_InputProperties(input->triton, &input->name, &input->type,
                                                       &input->shape, &input->n_dims,
                                                       &input->n_bytes, &input->n_buffers));
+        }
+        return NULL;
+}
+
+static bool is_on_device(const struct plan *plan, uint32_t i) {
+        return plan->hold != NULL && plan->hold->inputs[i].device >= 0;
+}
+
+/* Finds the inputs that stay on GPUs. */
+static TRITONSERVER_Error *find_device_inputs(struct plan *plan) {
+        struct hold *hold = NULL;
+
+        if (!plan->model->takes_device_memory)
+                return NULL;
+        for (uint32_t i = 0; i < plan->n_inputs; i++) {
+                bool is_needed;
+
+                KIT_TRY(hold_is_needed(&plan->inputs[i], &is_needed));
+                if (!is_needed)
+                        continue;
+                if (hold == NULL)
+                        hold = hold_new(plan->model, plan->handle, plan->n_inputs);
+                if (hold == NULL)
+                        return kit_error_no_memory(sizeof(*hold), "a request");
+                plan->hold = hold;
+                hold->inputs[i].device = 0;
         }
         return NULL;
 }
@@ -138,13 +166,18 @@ static bool measure(struct plan *plan) {
         }
         fits = fits && n <= UINT32_MAX / 2; /* places in the record have 32 bits */
         for (uint32_t i = 0; fits && i < plan->n_inputs; i++)
-                fits = add_size(&n, SHM_BLOCK) && kit_size_add(n, plan->inputs[i].n_bytes, &n);
+                fits = add_size(&n, SHM_BLOCK) &&
+                       kit_size_add(n,
+                                    is_on_device(plan, i) ? sizeof(struct shm_device)
+                                                          : plan->inputs[i].n_bytes,
+                                    &n);
         plan->n_bytes = n;
         return fits;
 }
 
 static TRITONSERVER_Error *make_plan(struct plan *plan) {
         KIT_TRY(open_inputs(plan));
+        KIT_TRY(find_device_inputs(plan));
         KIT_TRY(TRITONBACKEND_RequestOutputCount(plan->request, &plan->n_outputs));
         KIT_TRY(read_identity(plan));
         KIT_TRY(print_parameters(plan));
@@ -196,15 +229,28 @@ static void put_input(struct writer *w, const struct plan *plan, uint32_t i,
         memcpy(w->base + tensor->dims, input->shape, n_dims_bytes);
 }
 
+static TRITONSERVER_Error *put_device(struct writer *w, const struct plan *plan, uint32_t i,
+                                      struct shm_tensor *tensor) {
+        KIT_TRY(hold_share(plan->hold, i, &plan->inputs[i],
+                           (struct shm_device *)(void *)(w->base + w->at)));
+        tensor->gpu = (uint32_t)plan->hold->inputs[i].device + 1;
+        w->at += sizeof(struct shm_device);
+        return NULL;
+}
+
 static TRITONSERVER_Error *put_bytes(struct writer *w, const struct plan *plan,
                                      struct shm_tensor *tensors) {
         for (uint32_t i = 0; i < plan->n_inputs; i++) {
                 w->at = (w->at + SHM_BLOCK - 1) & ~(size_t)(SHM_BLOCK - 1);
                 tensors[i].data = w->place + w->at;
+                if (is_on_device(plan, i)) {
+                        KIT_TRY(put_device(w, plan, i, &tensors[i]));
+                        continue;
+                }
                 KIT_TRY(kit_input_copy(&plan->inputs[i], w->base + w->at));
                 w->at += plan->inputs[i].n_bytes;
         }
-        return NULL;
+        return plan->hold != NULL ? hold_fill(plan->hold, plan->inputs) : NULL;
 }
 
 static TRITONSERVER_Error *put_outputs(struct writer *w, const struct plan *plan,
@@ -230,16 +276,17 @@ static TRITONSERVER_Error *put_outputs(struct writer *w, const struct plan *plan
         return NULL;
 }
 
-static TRITONSERVER_Error *put(struct writer *w, const struct plan *plan, uint32_t handle) {
+static TRITONSERVER_Error *put(struct writer *w, const struct plan *plan) {
         struct shm_request *record = (struct shm_request *)(void *)w->base;
         struct shm_tensor  *tensors;
 
         (void)reserve(w, sizeof(*record));
-        *record = (struct shm_request){ .handle = handle,
+        *record = (struct shm_request){ .handle = plan->handle,
                                         .n_inputs = plan->n_inputs,
                                         .correlation = plan->correlation,
                                         .has_trace = plan->has_trace,
-                                        .bls_depth = plan->depth };
+                                        .bls_depth = plan->depth,
+                                        .has_device_inputs = plan->hold != NULL };
         KIT_TRY(TRITONBACKEND_RequestFlags(plan->request, &record->flags));
         KIT_TRY(TRITONBACKEND_InferenceRequestTimeoutMicroseconds(plan->request,
                                                                   &record->timeout_us));
@@ -270,9 +317,10 @@ static TRITONSERVER_Error *no_room(size_t n_bytes) {
 }
 
 TRITONSERVER_Error *request_write(const struct model *model, TRITONBACKEND_Request *request,
-                                  uint32_t handle, struct region *region, uint32_t *ret_block) {
-        struct kit_input    few[MAX_STACK_INPUTS];
-        struct plan         plan = { .request = request, .model = model, .inputs = few };
+                                  uint32_t handle, struct region *region, uint32_t *ret_block,
+                                  struct hold **ret_hold) {
+        struct kit_input few[MAX_STACK_INPUTS];
+        struct plan plan = { .request = request, .model = model, .inputs = few, .handle = handle };
         TRITONSERVER_Error *err = make_plan(&plan);
         uint32_t            block = 0;
 
@@ -287,14 +335,18 @@ TRITONSERVER_Error *request_write(const struct model *model, TRITONBACKEND_Reque
                 struct writer w = { .base = region_block(region, block),
                                     .place = (uint64_t)block * SHM_BLOCK };
 
-                err = put(&w, &plan, handle);
+                err = put(&w, &plan);
                 if (err != NULL)
                         region_free(region, block);
         }
         if (plan.owns_inputs)
                 free(plan.inputs);
         kit_text_done(&plan.parameters);
-        if (err == NULL)
-                *ret_block = block;
-        return err;
+        if (err != NULL) {
+                hold_free(plan.hold);
+                return err;
+        }
+        *ret_block = block;
+        *ret_hold = plan.hold;
+        return NULL;
 }

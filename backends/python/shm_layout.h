@@ -38,7 +38,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHM_MAGIC 0x324e5950u /* "PYN2": guarantees that both sides are of one build */
+#define SHM_MAGIC 0x334e5950u /* "PYN3": guarantees that both sides are of one build */
 #define SHM_BLOCK 64u         /* a cache line, and the alignment of arrays */
 #define SHM_UNIT (16u << 10)  /* segments have whole units */
 #define SHM_GRANULE (UINT64_C(16) << 20)
@@ -76,6 +76,22 @@ struct shm_tensor {
         uint32_t        dims; /* int64_t[n_dims], relative */
         uint64_t        data; /* offset in the region; undefined when n_bytes is 0 */
         uint64_t        n_bytes;
+        uint32_t gpu; /* 0: main memory; else the number of a GPU + 1, and a struct shm_device is at
+                              * `data` */
+        uint32_t unused;
+};
+
+/* In place of the number of an input: an output of a call. */
+#define SHM_CALL_OUTPUT (SHM_NO_INDEX - 1)
+
+/* Where the bytes of a tensor are on a GPU. Bytes of the server are those of an input of a request, or of an output
+ * of a call; the stub opens the handle. In a tensor that the stub sends they are named by `request` and `input`. For
+ * memory of its own `input` is SHM_NO_INDEX, and the server opens the handle. */
+struct shm_device {
+        unsigned char handle[64]; /* of the allocation, by CUDA's driver */
+        uint64_t      offset;     /* in the allocation; in what the stub names: in that tensor */
+        uint32_t      request;    /* handle of the request, or number of the output */
+        uint32_t      input;      /* number of the input, or SHM_CALL_OUTPUT */
 };
 
 enum shm_correlation { SHM_CORRELATION_INT, SHM_CORRELATION_TEXT };
@@ -97,6 +113,8 @@ struct shm_request {
         struct shm_text trace;      /* context of its trace; len 0: none */
         uint32_t        has_trace;
         uint32_t        bls_depth;
+        uint32_t
+                has_device_inputs; /* the stub says SHM_DROPPED when it uses none of them any more */
 };
 
 /* The requests of one execution, in a block of the server's area. */
@@ -179,6 +197,7 @@ struct shm_infer {
         struct shm_text id;
         struct shm_text parameters; /* JSON */
         uint32_t        is_decoupled;
+        uint32_t        gpu; /* outputs are wanted there: its number + 1; 0: in main memory */
         uint32_t        depth;
         uint32_t        waits; /* enum shm_wait */
         uint32_t execution;    /* slot of the execution that waits; SHM_NO_INDEX: none that ends */
@@ -222,7 +241,13 @@ enum shm_message_kind {
         SHM_LOG,    /* block: struct shm_log */
         SHM_GROW,   /* handle: index of a segment that the stub offers; its state is the answer */
         SHM_SHRINK, /* the stub has removed segments */
+        SHM_DROPPED, /* handle: a request whose inputs on GPUs are closed; with value 1, the number of an
+                      * output of a call */
 };
+
+/* In `value` of SHM_RESULT and SHM_SEND: outputs lie in memory of the stub on GPUs, which it frees when the block
+ * comes back; it is woken then. */
+#define SHM_WANTS_BACK (UINT64_C(1) << 32)
 
 /* Properties of a model, by bits. */
 enum shm_model {

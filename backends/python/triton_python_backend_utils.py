@@ -152,6 +152,13 @@ def _check_memory(memory):
     return memory
 
 
+def _preferred_gpu(memory):
+    """The number of the GPU + 1; 0 for main memory."""
+    if memory._type is not TRITONSERVER_MEMORY_GPU or not 0 <= memory._device_id < 2**31 - 1:
+        return 0
+    return memory._device_id + 1
+
+
 def _check_error(error):
     if not isinstance(error, TritonError):
         raise TypeError("error must be a TritonError")
@@ -1142,6 +1149,7 @@ _FUNCTIONS = {
     "parameters": _parameters,
     "check_trace": _check_trace,
     "check_memory": _check_memory,
+    "preferred_gpu": _preferred_gpu,
     "check_error": _check_error,
     "make_error": lambda code, text: TritonError(text, TritonError._Code(code)),
     "make_trace": _make_trace,
@@ -1398,4 +1406,5 @@ def _run(start):
     _c._serve(execute, is_concurrent)
     _state.may_call = False
     _finalize(model)
+    _c._end_devices()
     return 0

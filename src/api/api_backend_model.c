@@ -93,6 +93,8 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager 
         return NULL;
 }
 
+/* ---- copies ------------------------------------------------------------------------------------- */
+
 #define COPIES_TOGETHER 32 /* enough for most batches; more wait several times */
 
 static struct error *find_place(const struct gpus *gpus, TRITONSERVER_MemoryType type, int64_t id,
@@ -140,6 +142,78 @@ TRITONSERVER_Error *NESO_MemoryManagerCopy(TRITONBACKEND_MemoryManager  *manager
         if (n > 0)
                 API_NEEDS(copies);
         API_TRY(copy_all(MANAGER(manager)->gpus, copies, n));
+        return NULL;
+}
+
+/* ---- memory of other processes ------------------------------------------------------------------- */
+
+static struct error *find_gpus(struct TRITONBACKEND_MemoryManager *manager, int64_t device,
+                               struct gpus **ret) {
+        *ret = MANAGER(manager)->gpus;
+        if (*ret == NULL)
+                return error_new(ERR_UNSUPPORTED,
+                                 "memory of GPUs cannot be shared: GPUs not supported");
+        return check_device(*ret, device);
+}
+
+static struct error *share(struct TRITONBACKEND_MemoryManager *manager, int64_t device,
+                           const void *memory, const void *known, void *handle, uint64_t *offset) {
+        struct gpus *gpus;
+
+        TRY(find_gpus(manager, device, &gpus));
+        if (known == NULL)
+                return gpu_share(gpus, (int)device, memory, handle, offset);
+        TRY(gpu_find_place(gpus, (int)device, memory, offset));
+        memcpy(handle, known, GPU_SHARE_BYTES);
+        return NULL;
+}
+
+_Static_assert(NESO_DEVICE_HANDLE_BYTES == GPU_SHARE_BYTES, "a handle is copied as it is");
+
+struct TRITONSERVER_Error *NESO_DeviceMemoryShare(struct TRITONBACKEND_MemoryManager *manager,
+                                                  int64_t device, const void *memory,
+                                                  const void *known_handle, void *handle,
+                                                  uint64_t *offset) {
+        API_NEEDS(manager);
+        API_NEEDS(memory);
+        API_NEEDS(handle);
+        API_NEEDS(offset);
+        API_TRY(share(manager, device, memory, known_handle, handle, offset));
+        return NULL;
+}
+
+static struct error *open_shared(struct TRITONBACKEND_MemoryManager *manager, int64_t device,
+                                 const void *handle, uint64_t byte_size, void **base) {
+        struct gpus *gpus;
+
+        TRY(find_gpus(manager, device, &gpus));
+        return gpu_open_shared(gpus, (int)device, handle, byte_size, base);
+}
+
+struct TRITONSERVER_Error *NESO_DeviceMemoryOpen(struct TRITONBACKEND_MemoryManager *manager,
+                                                 int64_t device, const void *handle,
+                                                 uint64_t byte_size, void **base) {
+        API_NEEDS(manager);
+        API_NEEDS(handle);
+        API_NEEDS(base);
+        API_TRY(open_shared(manager, device, handle, byte_size, base));
+        return NULL;
+}
+
+static struct error *close_shared(struct TRITONBACKEND_MemoryManager *manager, int64_t device,
+                                  void *base) {
+        struct gpus *gpus;
+
+        TRY(find_gpus(manager, device, &gpus));
+        gpu_close_shared(gpus, (int)device, base);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_DeviceMemoryClose(struct TRITONBACKEND_MemoryManager *manager,
+                                                  int64_t device, void *base) {
+        API_NEEDS(manager);
+        API_NEEDS(base);
+        API_TRY(close_shared(manager, device, base));
         return NULL;
 }
 
@@ -268,6 +342,14 @@ TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model        *mo
         API_NEEDS(location);
         *artifact_type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
         *location = MODEL(model)->directory;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ModelUseDeviceMemory(struct TRITONBACKEND_Model *model, bool inputs,
+                                                     bool outputs) {
+        API_NEEDS(model);
+        MODEL(model)->takes_device_inputs = inputs;
+        MODEL(model)->writes_device_outputs = outputs;
         return NULL;
 }
 

@@ -22,19 +22,21 @@ struct backend_model {
         const char          *directory; /* borrowed from the loader; the model's directory */
         struct model_config *config;    /* borrowed from the loader */
         struct model_stats  *stats;     /* borrowed from the loader; set after initialisation */
-        void               *server; /* borrowed: TRITONSERVER_Server of TRITONBACKEND_ModelServer */
-        bool                auto_complete;
-        bool                is_sent; /* its files were uploaded: no library is taken from them */
-        const char *const  *sent_parameters; /* borrowed from the loader: names of parameters that
+        void              *server; /* borrowed: TRITONSERVER_Server of TRITONBACKEND_ModelServer */
+        bool               auto_complete;
+        bool               is_sent; /* its files were uploaded: no library is taken from them */
+        const char *const *sent_parameters; /* borrowed from the loader: names of parameters that
                                                * came with the load */
-        size_t              n_sent_parameters;
-        bool                has_sequences; /* it may receive null requests; set with `stats` */
-        bool                has_parts;     /* it may receive parts of requests; as above */
-        bool                is_initialising;
-        bool                is_started;
-        int                 device;   /* current on threads that call it; GPU_HOST: none */
-        struct plugin_place place;    /* of calls about this model; set by backend_model_start() */
-        void               *state;    /* the backend's own */
+        size_t             n_sent_parameters;
+        bool               has_sequences; /* it may receive null requests; set with `stats` */
+        bool               has_parts;     /* it may receive parts of requests; as above */
+        bool takes_device_inputs;         /* declared by the backend while it is initialised:  */
+        bool writes_device_outputs;       /* it looks at the memory types of this model's tensors */
+        bool is_initialising;
+        bool is_started;
+        int  device;                  /* current on threads that call it; GPU_HOST: none */
+        struct plugin_place   place;  /* of calls about this model; set by backend_model_start() */
+        void                 *state;  /* the backend's own */
         struct shared_objects shared; /* of its instances; while is_started */
         struct memory_reports memory; /* its own and its instances'; while is_started */
 };

@@ -156,8 +156,9 @@ struct cu_access {
         FUNCTION(cuMemUnmap, (cu_pointer address, size_t bytes))                                   \
         FUNCTION(cuMemRelease, (cu_block block))
 
-/* What backends use, and the server does not: the tests' backends call them. */
+/* What backends and the processes of models use, and the server does not. */
 #define CUDA_KERNEL_FUNCTIONS(FUNCTION)                                                            \
+        FUNCTION(cuCtxSynchronize, (void))                                                         \
         FUNCTION(cuModuleLoadData, (cu_module * ret, const void *image))                           \
         FUNCTION(cuModuleGetFunction, (cu_function * ret, cu_module module, const char *name))     \
         FUNCTION(cuModuleUnload, (cu_module module))                                               \

@@ -154,6 +154,9 @@ struct gpu_traffic gpus_traffic(const struct gpus *g);
  * allocation. The other process opens the whole allocation, so it must be one that may see all of it. */
 struct error *gpu_share(struct gpus *g, int device, const void *memory,
                         unsigned char ret[GPU_SHARE_BYTES], uint64_t *ret_offset) NODISCARD;
+/* The place alone, of memory whose handle is known: it may be another process's, which has no handle here. */
+struct error *gpu_find_place(struct gpus *g, int device, const void *memory, uint64_t *ret_offset)
+        NODISCARD;
 /* Opens an allocation of another process; *ret is its beginning. INVALID_ARG when the handle is none, or its allocation has fewer than
  * `bytes`; the text is the driver's. */
 struct error *gpu_open_shared(struct gpus *g, int device,

@@ -35,6 +35,23 @@ struct error *gpu_share(struct gpus *g, int device, const void *memory,
         return error_wrap(err, "GPU %d: unable to share memory", device);
 }
 
+struct error *gpu_find_place(struct gpus *g, int device, const void *memory, uint64_t *ret_offset) {
+        struct gpu_device *d;
+        struct gpu_visit   visit;
+        cu_pointer         base;
+        size_t             bytes;
+        struct error      *err;
+
+        TRY(gpu_get_device(g, device, &d));
+        TRY(gpu_visit_begin(g, d, &visit));
+        err = cuda_error(&g->driver,
+                         g->driver.cuMemGetAddressRange_v2(&base, &bytes, (uintptr_t)memory));
+        gpu_visit_end(&visit);
+        if (err == NULL)
+                *ret_offset = (uintptr_t)memory - base;
+        return error_wrap(err, "GPU %d: unable to share memory", device);
+}
+
 /* In the context of the device. The other process made the allocation, so that its size is not ours to
  * trust. */
 static struct error *check_bytes(struct gpus *g, cu_pointer memory, uint64_t bytes) {

@@ -54,9 +54,10 @@ struct model {
         bool has_next;           /* requests continue in other models: pipeline/chain.h */
         bool may_be_unready;     /* its backend can report that an instance is not ready */
         bool needs_equal_shapes; /* see request_same_shape() */
-        /* Its backend looks at the memory types of tensors: all instance groups are KIND_GPU, or KIND_MODEL where
-         * the backend does so there, too. */
+        /* Its backend looks at the memory types of tensors: it says so, or all instance groups are KIND_GPU, or
+         * KIND_MODEL where the backend does so there, too. */
         bool takes_device_memory;
+        bool writes_device_memory; /* likewise of outputs alone */
         int  device; /* the one GPU of all its GPU instances; GPU_HOST: none; GPU_SEVERAL */
         /* Set by infer/model_generations.h. */
         struct model_generations *generations; /* ref; NULL until the model serves */

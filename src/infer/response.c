@@ -265,7 +265,8 @@ static bool needs_host(const struct response_output *o, enum output_writer write
 
         return model->gpus != NULL && (o->base != NULL || o->byte_size == 0) &&
                (writer == WRITER_ON_HOST ||
-                (writer == WRITER_BACKEND && !model->takes_device_memory));
+                (writer == WRITER_BACKEND && !model->takes_device_memory &&
+                 !model->writes_device_memory));
 }
 
 /* Gives the writer an output for which the allocator has answered with memory of the device. */

@@ -85,6 +85,8 @@ FAILS = {
     "TRITONBACKEND_RequestOutputBufferProperties": "Output properties are not available",
     "TRITONBACKEND_RequestParameter": "out of bounds index 0: request has 0 parameters",
     "TRITONBACKEND_ModelSetConfig": "is allowed only while TRITONBACKEND_ModelInitialize",
+    **dict.fromkeys(("NESO_DeviceMemoryShare", "NESO_DeviceMemoryOpen", "NESO_DeviceMemoryClose"),
+                    "GPUs not supported"),
     "NESO_ServerLoadChain": "stage 1 of the chain has no name",
     "NESO_ModelInstanceSharedSet": "has a shared object 'text' already",  # since destroy was NULL
     "NESO_ServerModelChain": "no chain begins with model 'id'",

@@ -308,18 +308,43 @@ cu_result cuStreamDestroy_v2(cu_stream stream) {
         return fake_leave(result);
 }
 
+static void wait_for(uint64_t id, uint64_t number) {
+        hurry(id, number);
+        pthread_cond_signal(&changed);
+        while (!is_reached(id, number))
+                pthread_cond_wait(&done, &fake.lock);
+}
+
 cu_result cuStreamSynchronize(cu_stream stream) {
         struct fake_device *device;
         cu_result           result = fake_enter(__func__, &device);
 
         if (result == CU_SUCCESS) {
-                uint64_t id = (uint64_t)(uintptr_t)stream;
-                uint64_t number = find_live(__func__, stream)->n_queued;
+                wait_for((uint64_t)(uintptr_t)stream, find_live(__func__, stream)->n_queued);
+        }
+        return fake_leave(result);
+}
 
-                hurry(id, number);
-                pthread_cond_signal(&changed);
-                while (!is_reached(id, number))
-                        pthread_cond_wait(&done, &fake.lock);
+/* The next stream of the device, by their numbers, that has work. */
+static struct fake_stream *find_busy_after(int device, uint64_t id) {
+        struct fake_stream *found = NULL;
+
+        for (struct fake_stream *s = streams; s != NULL; s = s->next)
+                if (s->device == device && s->id > id && s->n_done < s->n_queued &&
+                    (found == NULL || s->id < found->id))
+                        found = s;
+        return found;
+}
+
+cu_result cuCtxSynchronize(void) {
+        struct fake_device *device;
+        cu_result           result = fake_enter(__func__, &device);
+        struct fake_stream *s;
+        uint64_t            id = 0;
+
+        while (result == CU_SUCCESS && (s = find_busy_after(device->ordinal, id)) != NULL) {
+                id = s->id; /* the stream may end meanwhile */
+                wait_for(id, s->n_queued);
         }
         return fake_leave(result);
 }

@@ -97,6 +97,8 @@ void connection_absorb(void) {
 
                 if (!calls_take_back(block))
                         (void)shm_heap_free(&connection.area.heap, block);
+                if (device_keeps_any())
+                        device_drop(block);
                 block = next;
         }
 }
@@ -279,6 +281,25 @@ void connection_give_back(uint32_t block) {
                 shm_list_push(list, block, connection_block(block));
         else
                 push_through_file(list, block);
+}
+
+void connection_say_dropped(uint32_t request, bool is_output) {
+        connection_post(&(struct shm_message){
+                .kind = SHM_DROPPED, .handle = request, .value = is_output ? 1 : 0 });
+        connection_wake(SHM_NAPPING);
+}
+
+void connection_refuse_request(uint32_t block) {
+        uint32_t handle, has_device_inputs;
+        bool     is_held = connection_read(block, offsetof(struct shm_request, handle), &handle,
+                                           sizeof(handle)) &&
+                       connection_read(block, offsetof(struct shm_request, has_device_inputs),
+                                       &has_device_inputs, sizeof(has_device_inputs)) &&
+                       has_device_inputs != 0;
+
+        connection_give_back(block);
+        if (is_held)
+                connection_say_dropped(handle, false);
 }
 
 bool connection_has(const void *bytes, uint64_t n_bytes, uint64_t *ret_place) {

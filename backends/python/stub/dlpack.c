@@ -10,6 +10,7 @@
 #define CAPSULE "dltensor"
 #define USED_CAPSULE "used_dltensor" /* name required by DLPack; NumPy checks it */
 #define DEVICE_CPU 1
+#define DEVICE_CUDA 2
 #define DEVICE_CUDA_HOST 3
 
 struct dl_tensor {
@@ -62,7 +63,8 @@ PyObject *dlpack_export(const struct array_view *view, PyObject *owner) {
                 return PyErr_NoMemory();
         *managed = (struct dl_managed){
                 .tensor = { .bytes = view->bytes,
-                            .device = DEVICE_CPU,
+                            .device = view->gpu == 0 ? DEVICE_CPU : DEVICE_CUDA,
+                            .device_id = view->gpu == 0 ? 0 : (int32_t)view->gpu - 1,
                             .n_dims = view->n_dims,
                             .code = (uint8_t)type->dlpack_code,
                             .bits = (uint8_t)(8 * type->n_bytes),
@@ -116,7 +118,8 @@ static bool is_row_major(const struct dl_tensor *tensor) {
 
 /* Checks the tensor, and raises TritonModelException. */
 static bool check(const struct dl_tensor *tensor) {
-        if (tensor->device != DEVICE_CPU && tensor->device != DEVICE_CUDA_HOST) {
+        if (tensor->device != DEVICE_CPU && tensor->device != DEVICE_CUDA_HOST &&
+            (tensor->device != DEVICE_CUDA || tensor->device_id < 0)) {
                 PyErr_Format(connection.error_class,
                              "DLDevice type %d is not support by Python backend.",
                              (int)tensor->device);
@@ -151,12 +154,15 @@ static PyObject *import_capsule(PyObject *capsule, struct array_view *ret) {
                                     .n_dims = managed->tensor.n_dims,
                                     .dims = managed->tensor.dims,
                                     .type = type_of(&managed->tensor),
+                                    .gpu = managed->tensor.device == DEVICE_CUDA
+                                                   ? (uint32_t)managed->tensor.device_id + 1
+                                                   : 0,
                                     .is_contiguous = true };
         return holder;
 }
 
 PyObject *dlpack_import(PyObject *source, struct array_view *ret) {
-        PyObject *capsule, *device, *holder;
+        PyObject *capsule, *device, *holder, *type, *value, *trace;
 
         if (PyCapsule_CheckExact(source))
                 return import_capsule(source, ret);
@@ -173,6 +179,9 @@ PyObject *dlpack_import(PyObject *source, struct array_view *ret) {
         if (capsule == NULL)
                 return NULL;
         holder = import_capsule(capsule, ret);
+        /* The deletion of a capsule that is refused may run a program. */
+        PyErr_Fetch(&type, &value, &trace);
         Py_DECREF(capsule);
+        PyErr_Restore(type, value, trace);
         return holder;
 }

@@ -179,6 +179,7 @@ static PyMethodDef functions[] = {
         { "_stacks_begin", stacks_begin, METH_VARARGS, NULL },
         { "_stacks_wait", stacks_wait, METH_VARARGS, NULL },
         { "_stacks_answer", stacks_answer, METH_VARARGS, NULL },
+        { "_end_devices", device_end, METH_NOARGS, NULL },
         { "_has_numpy_table", has_table, METH_NOARGS, NULL },
         { NULL, NULL, 0, NULL },
 };
@@ -201,7 +202,7 @@ PyMODINIT_FUNC PyInit_c_python_backend_utils(void);
 PyMODINIT_FUNC PyInit_c_python_backend_utils(void) {
         PyObject *module;
 
-        if (!numpy_init() || !block_init() || !tensor_init() || !request_init() ||
+        if (!numpy_init() || !block_init() || !device_init() || !tensor_init() || !request_init() ||
             !response_init() || !sender_init())
                 return NULL;
         module = PyModule_Create(&definition);

@@ -20,6 +20,7 @@ struct array_view {
         uint32_t       type;             /* TRITONSERVER_DataType; 0: not supported */
         bool           is_contiguous;    /* row-major */
         bool           is_fixed_strings; /* type BYTES by NumPy's S */
+        uint32_t       gpu; /* 0: main memory; else the number of a GPU + 1. Never of an array */
 };
 
 /* Returns false, with an exception, when the extension cannot work with this NumPy. */

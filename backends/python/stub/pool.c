@@ -38,6 +38,9 @@ void pool_give(struct pool *pool, PyObject *object) {
 struct block {
         PyObject head;
         uint32_t number;
+        bool     is_held;
+        bool     is_output;
+        uint32_t request; /* is_held; of an output: its number */
 };
 
 static struct pool block_pool;
@@ -54,11 +57,23 @@ uint32_t block_number(PyObject *block) {
         return ((struct block *)block)->number;
 }
 
-static void block_dealloc(PyObject *self) {
-        uint32_t number = ((struct block *)self)->number;
+void block_hold(PyObject *block, uint32_t request) {
+        ((struct block *)block)->is_held = true;
+        ((struct block *)block)->request = request;
+}
 
-        if (number != 0 && !connection.is_forked)
-                connection_give_back(number);
+void block_hold_output(PyObject *block, uint32_t number) {
+        block_hold(block, number);
+        ((struct block *)block)->is_output = true;
+}
+
+static void block_dealloc(PyObject *self) {
+        const struct block *b = (struct block *)self;
+
+        if (b->number != 0 && !connection.is_forked)
+                connection_give_back(b->number);
+        if (b->is_held && !connection.is_forked)
+                connection_say_dropped(b->request, b->is_output);
         pool_give(&block_pool, self);
 }
 

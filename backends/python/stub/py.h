@@ -72,6 +72,10 @@ void connection_follow(void);
 bool connection_reach(uint32_t block);
 /* Gives a block back to the server, also one that is out of reach. */
 void connection_give_back(uint32_t block);
+/* Tells the server that the inputs of a request on GPUs, or an output of a call there, are not used any more. */
+void connection_say_dropped(uint32_t request, bool is_output);
+/* Gives a request's block back that is out of reach. */
+void connection_refuse_request(uint32_t block);
 /* Reads from a block that is out of reach. */
 bool connection_read(uint32_t block, uint64_t at, void *to, size_t n_bytes);
 
@@ -132,6 +136,10 @@ bool arguments_take(PyObject *args, PyObject *kwargs, PyObject *const *names, Py
 /* Makes an object that gives the block back when it is deleted. */
 PyObject *block_new(uint32_t number);
 uint32_t  block_number(PyObject *block);
+/* The block is that of a request with inputs on GPUs: the server is told when it is deleted. */
+void block_hold(PyObject *block, uint32_t request);
+/* The same for an output of a call on a GPU; the block has no number. */
+void block_hold_output(PyObject *block, uint32_t number);
 
 /* ---- tensors (tensor.c) ---------------------------------------------------------------------- */
 
@@ -142,14 +150,25 @@ struct tensor {
         PyObject  head;
         PyObject *name;  /* str */
         PyObject *array; /* ndarray; NULL: not created, or the type has none */
-        PyObject *owner; /* owner of `bytes`: a block, bytes or a capsule; NULL: the array */
-        void     *bytes; /* BYTES: serialised */
-        uint64_t  n_bytes;
-        uint32_t  type;        /* TRITONSERVER_DataType */
+        PyObject *
+                owner; /* owner of `bytes`: a block, bytes, a capsule, or bytes of the server on a GPU; NULL: the
+                          * array */
+        void    *bytes; /* BYTES: serialised. NULL: bytes of the server on a GPU */
+        uint64_t n_bytes;
+        uint32_t type;         /* TRITONSERVER_DataType */
         uint32_t output_index; /* index of its name in the configuration; set by answer_measure() */
         uint32_t n_dims;
         int64_t  few_dims[TENSOR_FEW_DIMS];
-        int64_t *dims; /* few_dims, or owned */
+        int64_t *dims;            /* few_dims, or owned */
+        uint32_t gpu;             /* 0: main memory; else the number of a GPU + 1 */
+        struct device_sent *sent; /* owned; set by device_measure() */
+};
+
+/* How a tensor on a GPU is sent. */
+struct device_sent {
+        bool              has_place; /* the server reads it there; else it was copied to `host` */
+        struct shm_device place;
+        unsigned char     host[];
 };
 
 extern PyTypeObject *tensor_type;
@@ -163,6 +182,24 @@ PyObject *tensor_over(PyObject *name, const struct shm_tensor *record, const int
                       PyObject *owner);
 /* Returns the current address of the bytes, which for an array is read each time. */
 const void *tensor_bytes(const struct tensor *tensor);
+
+/* ---- tensors on GPUs (stub_device.c) ---------------------------------------------------------- */
+
+/* The owner of bytes of the server on a GPU. They are closed when it is deleted; it keeps the block. */
+PyObject *device_bytes_new(const struct shm_tensor *record, PyObject *block);
+/* Opens them. NULL and an exception on failure. */
+void *device_bytes_open(PyObject *self);
+/* Finds out how a tensor on a GPU is sent, waits for the work on it, and adds the bytes that it takes. False and
+ * an exception on failure. */
+bool device_measure(struct tensor *t, uint64_t *n_bytes);
+/* Writes what was measured, at base + *at, which is at `place` + *at in the region. */
+void device_write(const struct tensor *t, struct shm_tensor *record, unsigned char *base,
+                  uint64_t *at, uint64_t place);
+/* Keeps the tensors until the server gives the block back. */
+void      device_keep(uint32_t block, PyObject *outputs);
+bool      device_keeps_any(void);
+void      device_drop(uint32_t block);
+PyObject *device_end(PyObject *module, PyObject *unused);
 
 /* ---- BYTES tensors (strings.c) --------------------------------------------------------------- */
 
@@ -245,12 +282,16 @@ struct answer_plan {
         uint64_t         n_bytes;
         uint32_t         n_outputs; /* number of wanted outputs */
         uint32_t         code;
+        bool             has_places; /* of outputs on GPUs, which the server reads there */
 };
 
 /* Determines the plan of a response. False and an exception on failure. The caller calls
  * answer_done() in both cases. */
 bool answer_measure(struct answer_plan *plan, struct response *response, uint64_t wanted);
 void answer_done(struct answer_plan *plan);
+/* To be called for each plan that was written: keeps its outputs if the server reads them on a GPU, and then
+ * returns what the message says of that. */
+uint64_t answer_keep(const struct answer_plan *plan, uint32_t block);
 /* Writes the record at base + at and returns the next free offset. `block` is the block of
  * `base`. */
 uint64_t answer_write(const struct answer_plan *plan, unsigned char *base, uint64_t at,
@@ -334,6 +375,7 @@ PyObject *stacks_answer(PyObject *module, PyObject *args);
 
 /* Create the types of the files above. False and an exception on failure. */
 bool block_init(void);
+bool device_init(void);
 bool tensor_init(void);
 bool request_init(void);
 bool response_init(void);

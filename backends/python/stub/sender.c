@@ -70,6 +70,7 @@ static bool post(const struct sender *s, PyObject *response, unsigned flags) {
                         message.n_bytes =
                                 (uint32_t)answer_write(&plan, connection_block(message.block), 0,
                                                        message.block);
+                        message.value |= answer_keep(&plan, message.block);
                 }
                 answer_done(&plan);
                 if (message.block == 0)

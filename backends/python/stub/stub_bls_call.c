@@ -113,6 +113,7 @@ struct infer_plan {
         PyObject       *input_names;  /* list of bytes */
         PyObject       *output_names; /* list of bytes */
         uint64_t        n_bytes;
+        uint32_t        gpu; /* outputs are wanted there: its number + 1; 0: in main memory */
 };
 
 enum { TEXT_MODEL, TEXT_ID, TEXT_CORRELATION, TEXT_PARAMETERS };
@@ -167,10 +168,17 @@ static PyObject *encode_names(struct infer_plan *plan, PyObject *list, bool is_t
 
 static bool measure_inputs(struct infer_plan *plan) {
         for (Py_ssize_t i = 0; i < PyList_Size(plan->request->inputs); i++) {
-                const struct tensor *t = (struct tensor *)PyList_GetItem(plan->request->inputs, i);
-                const void          *bytes = tensor_bytes(t);
-                uint64_t             place;
+                struct tensor *t = (struct tensor *)PyList_GetItem(plan->request->inputs, i);
+                const void    *bytes;
+                uint64_t       place;
 
+                if (t->gpu != 0) {
+                        plan->n_bytes += t->n_dims * sizeof(int64_t);
+                        if (!device_measure(t, &plan->n_bytes))
+                                return false;
+                        continue;
+                }
+                bytes = tensor_bytes(t);
                 if (bytes == NULL && t->n_bytes > 0 && PyErr_Occurred() != NULL)
                         return false;
                 plan->n_bytes += t->n_dims * sizeof(int64_t);
@@ -178,6 +186,18 @@ static bool measure_inputs(struct infer_plan *plan) {
                         plan->n_bytes += rounded(t->n_bytes) + SHM_BLOCK;
         }
         return true;
+}
+
+static bool read_memory(struct infer_plan *plan) {
+        PyObject *gpu;
+
+        if (plan->request->preferred_memory == NULL)
+                return true;
+        gpu = call_utils("preferred_gpu", "(O)", plan->request->preferred_memory);
+        if (gpu != NULL)
+                plan->gpu = (uint32_t)PyLong_AsUnsignedLong(gpu);
+        Py_XDECREF(gpu);
+        return PyErr_Occurred() == NULL;
 }
 
 static bool make_plan(struct infer_plan *plan, struct request *r) {
@@ -188,7 +208,7 @@ static bool make_plan(struct infer_plan *plan, struct request *r) {
         plan->input_names = encode_names(plan, r->inputs, true);
         plan->output_names =
                 plan->input_names != NULL ? encode_names(plan, r->outputs, false) : NULL;
-        return plan->output_names != NULL && measure_inputs(plan);
+        return plan->output_names != NULL && read_memory(plan) && measure_inputs(plan);
 }
 
 static void plan_done(struct infer_plan *plan) {
@@ -225,7 +245,7 @@ static struct shm_text put_text(struct payload *p, PyObject *bytes) {
 static void put_input(struct payload *p, const struct infer_plan *plan, Py_ssize_t i,
                       struct shm_tensor *record) {
         const struct tensor *t = (struct tensor *)PyList_GetItem(plan->request->inputs, i);
-        const void          *bytes = tensor_bytes(t);
+        const void          *bytes = t->gpu == 0 ? tensor_bytes(t) : NULL;
         uint64_t             pad;
 
         *record = (struct shm_tensor){ .name_index = SHM_NO_INDEX,
@@ -236,6 +256,10 @@ static void put_input(struct payload *p, const struct infer_plan *plan, Py_ssize
         record->dims = (uint32_t)p->at;
         memcpy(p->base + p->at, t->dims, t->n_dims * sizeof(*t->dims));
         p->at += t->n_dims * sizeof(*t->dims);
+        if (t->gpu != 0) {
+                device_write(t, record, p->base, &p->at, p->place);
+                return;
+        }
         if (t->n_bytes == 0 || connection_has(bytes, t->n_bytes, &record->data))
                 return;
         pad = (SHM_BLOCK - (p->place + p->at) % SHM_BLOCK) % SHM_BLOCK;
@@ -272,6 +296,7 @@ static void put_infer(struct payload *p, const struct infer_plan *plan,
                 .timeout_us = r->timeout_us,
                 .version = r->block == NULL ? r->version : -1,
                 .is_decoupled = o->is_decoupled,
+                .gpu = plan->gpu,
                 .depth = o->caller.depth + 1,
                 .waits = (uint32_t)o->waits,
                 .execution = o->caller.slot,
@@ -360,7 +385,14 @@ PyObject *bls_call_wait(PyObject *module, PyObject *args) {
 
 /* Returns the block of an output; 0 when it has no bytes. */
 static uint32_t output_block(const struct shm_tensor *record) {
-        return record->data != 0 ? (uint32_t)((record->data - SHM_OUTPUT_OFFSET) / SHM_BLOCK) : 0;
+        return record->data != 0 && record->gpu == 0
+                       ? (uint32_t)((record->data - SHM_OUTPUT_OFFSET) / SHM_BLOCK)
+                       : 0;
+}
+
+/* Of an output on a GPU. */
+static uint32_t device_number(const struct shm_tensor *record) {
+        return ((const struct shm_device *)shm_map_at(&connection.map, record->data))->request;
 }
 
 /* Maps the blocks of the outputs. When one is out of reach, gives all back and returns false. */
@@ -371,9 +403,12 @@ static bool reach_outputs(const unsigned char *base, const struct shm_answer *an
         for (uint32_t i = 0; i < answer->n_outputs && has_all; i++)
                 has_all = output_block(&records[i]) == 0 ||
                           connection_reach(output_block(&records[i]));
-        for (uint32_t i = 0; i < answer->n_outputs && !has_all; i++)
+        for (uint32_t i = 0; i < answer->n_outputs && !has_all; i++) {
                 if (output_block(&records[i]) != 0)
                         connection_give_back(output_block(&records[i]));
+                if (records[i].gpu != 0)
+                        connection_say_dropped(device_number(&records[i]), true);
+        }
         return has_all;
 }
 
@@ -382,6 +417,8 @@ static PyObject *make_tensor(const unsigned char *base, const struct shm_tensor 
 
         if (owner == NULL)
                 return NULL;
+        if (record->gpu != 0)
+                block_hold_output(owner, device_number(record));
         name = PyUnicode_DecodeUTF8((const char *)base + record->name.at, record->name.len,
                                     "surrogateescape");
         if (name != NULL)

@@ -31,6 +31,8 @@ PyObject *request_over(uint32_t block) {
                 return NULL;
         }
         memcpy(&r->record, connection_block(block), sizeof(r->record));
+        if (r->record.has_device_inputs)
+                block_hold(r->block, r->record.handle);
         r->flags = r->record.flags;
         r->timeout_us = r->record.timeout_us;
         r->release_flags = 1; /* TRITONSERVER_REQUEST_RELEASE_ALL */
@@ -40,7 +42,7 @@ PyObject *request_over(uint32_t block) {
 PyObject *request_refused(uint32_t block) {
         struct request *r = (struct request *)pool_take(&pool);
 
-        connection_give_back(block);
+        connection_refuse_request(block);
         if (r == NULL)
                 return NULL;
         r->record.handle = SHM_NO_INDEX;

@@ -204,8 +204,8 @@ static bool measure_output(struct answer_plan *plan, struct tensor *t) {
         if (!is_wanted(plan, t))
                 return true;
         plan->n_outputs++;
-        bytes = tensor_bytes(t);
-        if (bytes == NULL && t->n_bytes > 0 && PyErr_Occurred() != NULL)
+        bytes = t->gpu == 0 ? tensor_bytes(t) : NULL;
+        if (bytes == NULL && t->gpu == 0 && t->n_bytes > 0 && PyErr_Occurred() != NULL)
                 return false;
         plan->n_bytes += sizeof(struct shm_tensor) + t->n_dims * sizeof(int64_t);
         if (t->output_index == SHM_NO_INDEX) {
@@ -216,7 +216,11 @@ static bool measure_output(struct answer_plan *plan, struct tensor *t) {
                 plan->n_bytes += rounded((uint64_t)PyBytes_Size(name));
                 Py_DECREF(name);
         }
-        if (!connection_has(bytes, t->n_bytes, &place))
+        if (t->gpu != 0) {
+                if (!device_measure(t, &plan->n_bytes))
+                        return false;
+                plan->has_places = plan->has_places || t->sent->has_place;
+        } else if (!connection_has(bytes, t->n_bytes, &place))
                 plan->n_bytes += rounded(t->n_bytes) + SHM_BLOCK;
         return true;
 }
@@ -258,6 +262,13 @@ void answer_done(struct answer_plan *plan) {
         Py_XDECREF(plan->parameters);
 }
 
+uint64_t answer_keep(const struct answer_plan *plan, uint32_t block) {
+        if (!plan->has_places)
+                return 0;
+        device_keep(block, plan->response->outputs);
+        return SHM_WANTS_BACK;
+}
+
 static struct shm_text put_text(unsigned char *base, uint64_t *at, PyObject *bytes) {
         struct shm_text text = { (uint32_t)*at, 0 };
 
@@ -283,7 +294,7 @@ static void put_name(struct shm_tensor *record, unsigned char *base, uint64_t *a
 
 static void put_output(struct shm_tensor *record, unsigned char *base, uint64_t *at, uint32_t block,
                        const struct tensor *t) {
-        const void *bytes = tensor_bytes(t);
+        const void *bytes = t->gpu == 0 ? tensor_bytes(t) : NULL;
 
         *record =
                 (struct shm_tensor){ .type = t->type, .n_dims = t->n_dims, .n_bytes = t->n_bytes };
@@ -291,6 +302,10 @@ static void put_output(struct shm_tensor *record, unsigned char *base, uint64_t 
         record->dims = (uint32_t)*at;
         memcpy(base + *at, t->dims, t->n_dims * sizeof(*t->dims));
         *at += t->n_dims * sizeof(*t->dims);
+        if (t->gpu != 0) {
+                device_write(t, record, base, at, (uint64_t)block * SHM_BLOCK);
+                return;
+        }
         if (t->n_bytes == 0 || connection_has(bytes, t->n_bytes, &record->data))
                 return;
         *at = (*at + SHM_BLOCK - 1) & ~(uint64_t)(SHM_BLOCK - 1);

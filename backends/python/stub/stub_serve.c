@@ -249,8 +249,21 @@ static void tell_server(const struct shm_slot *slot) {
         }
 }
 
+/* Lets go of inputs on GPUs before the answer is sent, so that the server has them back by then: unless the model
+ * keeps the request, or answers later. */
+static void drop_device_inputs(const struct outcome *o) {
+        for (Py_ssize_t i = 0; i < o->n; i++) {
+                struct request *r = o->requests[i];
+
+                if (r->record.has_device_inputs == 0 || Py_REFCNT(r) > 1 || r->must_close)
+                        continue;
+                Py_CLEAR(r->inputs);
+                Py_CLEAR(r->block);
+        }
+}
+
 static void post_result(struct outcome *o, const struct shm_execution *execution) {
-        uint64_t           n_bytes, at;
+        uint64_t           n_bytes, at, wants_back = 0;
         uint32_t           block = alloc_result(o, &n_bytes);
         struct shm_result *result;
 
@@ -265,10 +278,14 @@ static void post_result(struct outcome *o, const struct shm_execution *execution
                 memcpy((char *)result + at, PyBytes_AsString(o->text), result->text.len);
         }
         at = put_items(o, result, at, block);
+        for (Py_ssize_t i = 0; i < o->n; i++)
+                wants_back |= answer_keep(&o->plans[i], block);
+        drop_device_inputs(o);
         connection_post(&(struct shm_message){ .kind = SHM_RESULT,
                                                .handle = execution->slot,
                                                .block = block,
-                                               .n_bytes = (uint32_t)n_bytes });
+                                               .n_bytes = (uint32_t)n_bytes,
+                                               .value = wants_back });
         tell_server(&connection.header->slots[execution->slot]);
 }
 
@@ -509,7 +526,7 @@ static void give_back_requests(const struct shm_execution *execution) {
         uint32_t n = 0, block;
 
         if (execution->kind == SHM_EXECUTE_ONE) {
-                connection_give_back(execution->block);
+                connection_refuse_request(execution->block);
                 return;
         }
         (void)connection_read(execution->block, offsetof(struct shm_batch, n_requests), &n,
@@ -518,7 +535,7 @@ static void give_back_requests(const struct shm_execution *execution) {
                 if (connection_read(execution->block,
                                     offsetof(struct shm_batch, requests) + i * sizeof(block),
                                     &block, sizeof(block)))
-                        connection_give_back(block);
+                        connection_refuse_request(block);
 }
 
 /* Answers an execution whose memory is out of reach. */
@@ -544,6 +561,8 @@ static bool wait_for_execution(void) {
                 if (atomic_load(&h->n_server_removed) != connection.n_removed)
                         connection_follow();
 
+                if (device_keeps_any())
+                        connection_absorb();
                 if (loop.n_pending > 0) {
                         loop.n_pending = 0;
                         connection_wake(SHM_NAPPING);
@@ -551,6 +570,7 @@ static bool wait_for_execution(void) {
                 atomic_store(&h->stub_sleep, SHM_ASLEEP);
                 atomic_thread_fence(memory_order_seq_cst);
                 if (atomic_load(&h->execution_tail) == connection.execution_head &&
+                    !(device_keeps_any() && atomic_load(&h->returned) != 0) &&
                     !connection_sleep(&h->stub_sleep, SHM_ASLEEP,
                                       is_large ? TRIM_AFTER_NS : SHM_FOREVER))
                         return false;

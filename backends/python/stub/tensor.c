@@ -37,10 +37,18 @@ PyObject *tensor_over(PyObject *name, const struct shm_tensor *record, const int
         t->name = name;
         t->type = record->type;
         t->n_bytes = record->n_bytes;
-        t->bytes = shm_map_at(&connection.map, record->n_bytes > 0 ? record->data : 0);
+        t->gpu = record->gpu;
+        if (record->gpu == 0)
+                t->bytes = shm_map_at(&connection.map, record->n_bytes > 0 ? record->data : 0);
         if (!set_dims(t, record->n_dims, dims)) {
                 Py_DECREF(t);
                 return NULL;
+        }
+        if (record->gpu != 0) {
+                t->owner = device_bytes_new(record, owner);
+                if (t->owner == NULL)
+                        Py_CLEAR(t);
+                return (PyObject *)t;
         }
         Py_XINCREF(owner);
         t->owner = owner;
@@ -163,6 +171,7 @@ static void tensor_dealloc(PyObject *self) {
         Py_XDECREF(t->name);
         Py_XDECREF(t->array);
         Py_XDECREF(t->owner);
+        free(t->sent);
         if (t->dims != t->few_dims)
                 free(t->dims);
         pool_give(&pool, self);
@@ -192,9 +201,8 @@ static PyObject *get_type(PyObject *self, PyObject *unused) {
 }
 
 static PyObject *get_is_cpu(PyObject *self, PyObject *unused) {
-        (void)self;
         (void)unused;
-        Py_RETURN_TRUE;
+        return PyBool_FromLong(((struct tensor *)self)->gpu == 0);
 }
 
 static PyObject *make_strings(const struct tensor *t) {
@@ -224,6 +232,9 @@ static PyObject *as_numpy(PyObject *self, PyObject *unused) {
         char                       text[128];
 
         (void)unused;
+        if (t->gpu != 0)
+                return raise_model_exception(
+                        "Tensor is stored in GPU and cannot be converted to NumPy.");
         if (type->numpy_kind == 0) {
                 (void)snprintf(text, sizeof(text),
                                "Tensor dtype is %s and cannot be converted to NumPy. Use "
@@ -240,11 +251,17 @@ static PyObject *as_numpy(PyObject *self, PyObject *unused) {
 
 static PyObject *make_capsule(PyObject *self) {
         const struct tensor *t = (struct tensor *)self;
-        struct array_view    view = { .bytes = (void *)(uintptr_t)tensor_bytes(t),
-                                      .n_dims = (int)t->n_dims,
-                                      .dims = t->dims,
-                                      .type = t->type };
+        struct array_view    view = {
+                   .n_dims = (int)t->n_dims, .dims = t->dims, .type = t->type, .gpu = t->gpu
+        };
 
+        if (t->gpu != 0 && t->bytes == NULL) {
+                view.bytes = device_bytes_open(t->owner);
+                if (view.bytes == NULL)
+                        return NULL;
+        } else {
+                view.bytes = (void *)(uintptr_t)tensor_bytes(t);
+        }
         return dlpack_export(&view, self);
 }
 
@@ -263,9 +280,10 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
 }
 
 static PyObject *dlpack_device(PyObject *self, PyObject *unused) {
-        (void)self;
+        const struct tensor *t = (struct tensor *)self;
+
         (void)unused;
-        return Py_BuildValue("(ii)", 1, 0);
+        return t->gpu == 0 ? Py_BuildValue("(ii)", 1, 0) : Py_BuildValue("(iI)", 2, t->gpu - 1);
 }
 
 static PyObject *tensor_over_view(PyObject *name, const struct array_view *view, PyObject *owner) {
@@ -273,6 +291,7 @@ static PyObject *tensor_over_view(PyObject *name, const struct array_view *view,
         struct tensor    *t = (struct tensor *)tensor_over(name, &record, view->dims, owner);
 
         if (t != NULL) {
+                t->gpu = view->gpu;
                 t->bytes = view->bytes;
                 t->n_bytes = count_elements(t) * element_type(t->type)->n_bytes;
         }

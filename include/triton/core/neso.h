@@ -666,6 +666,39 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceExecutionStar
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelParameterIsSent(
         struct TRITONBACKEND_Model *model, const char *name, bool *is_sent);
 
+/* Declares, within TRITONBACKEND_ModelInitialize, that the backend looks at the memory types of this model's
+ * tensors, whatever the kinds of its instances: with `inputs` it gets inputs where they lie, with `outputs` it
+ * writes outputs where the allocator says, also in the memory of GPUs. Without the call, and for what is false,
+ * the kinds of the instances and NESO_BACKEND_HOST_MEMORY decide. A backend that also runs on other servers
+ * refers to this function as a weak symbol, and so to the three that follow.
+ *
+ * INVALID_ARG when `model` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelUseDeviceMemory(
+        struct TRITONBACKEND_Model *model, bool inputs, bool outputs);
+
+/* Memory of GPUs between processes, for a backend that is not linked with CUDA. `manager` is that
+ * of TRITONBACKEND_BackendMemoryManager(); `device` is a memory type id. Errors of the driver are UNAVAILABLE
+ * or, for a handle that is none, INVALID_ARG, with the driver's text. INVALID_ARG when a pointer is NULL or the
+ * server has no such GPU. */
+
+#define NESO_DEVICE_HANDLE_BYTES 64 /* of CUDA's handle for another process */
+
+/* Returns the handle of the allocation that `memory` lies in, and the place of `memory` there. The other process
+ * opens the whole allocation, which for memory of a pool is the pool. Memory that this process has opened itself
+ * has no handle of its own: `known_handle` is then that of its owner, as TRITONSERVER_BufferAttributes has it;
+ * otherwise it is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_DeviceMemoryShare(
+        struct TRITONBACKEND_MemoryManager *manager, int64_t device, const void *memory,
+        const void *known_handle, void *handle, uint64_t *offset);
+
+/* Opens an allocation of another process and returns its begin. INVALID_ARG when it has fewer than `byte_size`
+ * bytes. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_DeviceMemoryOpen(
+        struct TRITONBACKEND_MemoryManager *manager, int64_t device, const void *handle,
+        uint64_t byte_size, void **base);
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_DeviceMemoryClose(
+        struct TRITONBACKEND_MemoryManager *manager, int64_t device, void *base);
+
 /* Objects, by key, that the instances of one instance group share: the first instance creates an object,
  * for example an engine, and deposits it; the others use it. The server destroys an object after the
  * last instance of the group was finalised, on the thread that finalised it, in the reverse order of

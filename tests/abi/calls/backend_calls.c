@@ -19,6 +19,29 @@ static uint64_t now_ns(void) {
 
 /* ---- backend --------------------------------------------------------------------------------- */
 
+static void call_copy(TRITONBACKEND_MemoryManager *manager, const char *from) {
+        char                   to[64] = { 0 };
+        struct NESO_MemoryCopy copy = { .to = to,
+                                        .from = from,
+                                        .byte_size = sizeof(to),
+                                        .to_type = TRITONSERVER_MEMORY_CPU,
+                                        .from_type = TRITONSERVER_MEMORY_CPU };
+
+        OK(NESO_MemoryManagerCopy, manager, &copy, 1);
+        EXPECT(memcmp(to, from, sizeof(to)) == 0);
+}
+
+/* There are no GPUs here. */
+static void call_device_memory(TRITONBACKEND_MemoryManager *manager) {
+        unsigned char handle[NESO_DEVICE_HANDLE_BYTES] = { 0 };
+        uint64_t      offset;
+        void         *base;
+
+        REFUSED(UNSUPPORTED, NESO_DeviceMemoryShare, manager, 0, &offset, NULL, handle, &offset);
+        REFUSED(UNSUPPORTED, NESO_DeviceMemoryOpen, manager, 0, handle, 1, &base);
+        REFUSED(UNSUPPORTED, NESO_DeviceMemoryClose, manager, 0, handle);
+}
+
 static void call_memory(TRITONBACKEND_Backend *backend) {
         TRITONBACKEND_MemoryManager *manager;
         void                        *buffer = NULL;
@@ -27,11 +50,9 @@ static void call_memory(TRITONBACKEND_Backend *backend) {
         OK(TRITONBACKEND_MemoryManagerAllocate, manager, &buffer, TRITONSERVER_MEMORY_CPU, 0, 64);
         EXPECT(buffer != NULL);
         memset(buffer, 1, 64);
-        OK(NESO_MemoryManagerCopy, manager,
-           &(struct NESO_MemoryCopy){ .to = (char *)buffer + 32, .from = "copied", .byte_size = 6 },
-           1);
-        EXPECT(memcmp((char *)buffer + 32, "copied", 6) == 0);
+        call_copy(manager, buffer);
         OK(TRITONBACKEND_MemoryManagerFree, manager, buffer, TRITONSERVER_MEMORY_CPU, 0);
+        call_device_memory(manager);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
@@ -110,6 +131,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model) {
         OK(TRITONBACKEND_ModelRepository, model, &type, &text);
         EXPECT(type == TRITONBACKEND_ARTIFACT_FILESYSTEM && access(text, R_OK) == 0);
         call_config(model);
+        OK(NESO_ModelUseDeviceMemory, model, false, false);
         OK(NESO_ModelParameterIsSent, model, "any", &is_sent);
         EXPECT(!is_sent);
         OK(TRITONBACKEND_ModelServer, model, &server);
