@@ -105,7 +105,6 @@ TRITONSERVER_Error *TRITONREPOAGENT_ModelConfig(TRITONREPOAGENT_Agent      *agen
         API_NEEDS(agent);
         API_NEEDS(model);
         API_NEEDS(model_config);
-        strbuf_init(&json, 0);
         API_TRY(model_config_print_json(agent_model_from_api(model)->config, config_version,
                                         &json));
         API_TRY(message_new_take(&json, &m));

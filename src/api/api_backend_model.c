@@ -242,7 +242,6 @@ TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model   *model,
 
         API_NEEDS(model);
         API_NEEDS(model_config);
-        strbuf_init(&json, 0);
         API_TRY(model_config_print_json(MODEL(model)->config, config_version, &json));
         API_TRY(message_new_take(&json, &m));
         *model_config = message_to_api(m);

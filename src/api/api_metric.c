@@ -36,7 +36,6 @@ static void print_text(struct server *s, struct strbuf *out) {
 static void print_openmetrics(struct server *s, struct strbuf *out) {
         AUTO_STRBUF page = { 0 };
 
-        strbuf_init(&page, 0);
         metric_registry_print_exemplars(s->metrics, &page);
         metric_registry_print_exemplars(metric_registry_process(), &page);
         openmetrics_convert(strbuf_str(&page), out);
@@ -50,7 +49,6 @@ static struct error *make_metrics(struct server *s, TRITONSERVER_MetricFormat fo
         struct error   *err;
 
         m->format = format;
-        strbuf_init(&m->text, 0);
         server_measure(s);
         if (format == NESO_METRIC_OPENMETRICS)
                 print_openmetrics(s, &m->text);

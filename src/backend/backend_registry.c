@@ -235,7 +235,6 @@ struct error *backend_registry_get(struct backend_registry *r, const struct back
         struct backend *b;
         struct error   *err;
 
-        strbuf_init(&config, 0);
         TRY(backend_registry_find(r, wanted, &path));
         b = get_or_claim(r, path);
         if (b == NULL) {

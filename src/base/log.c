@@ -247,11 +247,10 @@ uint64_t log_n_lost(void) {
 void log_write(enum log_level level, const char *file, int line, const char *message) {
         log_sink_fn   to_sink = atomic_load_explicit(&sink, memory_order_acquire);
         struct str    text = str_of(message);
-        AUTO_STRBUF   out = { 0 };
+        AUTO_STRBUF   out = { .max = LOG_MAX_LINE_BYTES };
         char          memory[SHORT_LINE_BYTES]; /* for a line without other memory */
         struct strbuf small = { .ptr = memory, .cap = sizeof(memory), .max = sizeof(memory) - 1 };
 
-        strbuf_init(&out, LOG_MAX_LINE_BYTES);
         if (to_sink != NULL) {
                 to_sink(level, file, line, message);
                 return;

@@ -133,7 +133,6 @@ static bool write_refused(int fd, struct batch_end *end) {
         AUTO_STRBUF text = { 0 };
         bool        has_memory;
 
-        strbuf_init(&text, 0);
         if (end->is_within_line && !write_counted(fd, STR_LIT("\n"), false, end))
                 return false;
         end->put_lost(&text, end->refused.n, strerror(end->refused.error));
@@ -203,7 +202,6 @@ static void write_waiting(void *arg) {
         struct strbuf lines = { 0 };
 
         (void)arg;
-        strbuf_init(&lines, 0);
         mutex_lock(&writer.lock);
         for (;;) {
                 while (writer.waiting.len == 0 && !writer.must_stop)

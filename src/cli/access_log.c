@@ -27,11 +27,10 @@ static void put_time(struct json_writer *w) {
 }
 
 void access_log_write(void *owner, const struct access_entry *a) {
-        AUTO_STRBUF        line = { 0 };
+        AUTO_STRBUF        line = { .max = MAX_LINE_BYTES };
         struct json_writer w;
 
         (void)owner;
-        strbuf_init(&line, MAX_LINE_BYTES);
         json_writer_init(&w, &line);
         json_begin_object(&w);
         put_time(&w);

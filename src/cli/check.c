@@ -350,7 +350,6 @@ const struct command_page check_page = {
 static void print_help(void) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         command_page_print_help(&check_page, &text);
         fputs(strbuf_cstr(&text), stdout);
 }

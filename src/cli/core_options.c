@@ -189,7 +189,6 @@ static struct error *set_each_cache(const struct option_texts *texts, struct set
         for (size_t i = 0; i < all->n_items; i++) {
                 AUTO_STRBUF config = { 0 };
 
-                strbuf_init(&config, 0);
                 print_cache_config(all, all->items[i].group, &config);
                 TRY(strbuf_check(&config, "the configuration of a cache"));
                 CORE(TRITONSERVER_ServerOptionsSetCacheConfig(t, all->items[i].group,
@@ -400,7 +399,6 @@ static struct error *set_options_by_name(const struct cli_options          *o,
                 for (size_t k = 0; k < option_n_values(row, o); k++) {
                         AUTO_STRBUF value = { 0 };
 
-                        strbuf_init(&value, 0);
                         option_put_value(row, o, k, &value);
                         CORE(NESO_ServerOptionsSetByName(t, row->name, strbuf_cstr(&value)));
                 }

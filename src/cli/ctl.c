@@ -226,7 +226,6 @@ int ctl_main(int argc, char **argv) {
 
         option_table_init(&ctl_options, &c, sizeof(c));
         arena_init(&c.arena, NULL, 0, ARENA_MAX_BYTES);
-        strbuf_init(&c.out, 0);
         code = ctl_read_and_run(&c, &line, argc, argv);
         http_client_free(c.client);
         strbuf_done(&c.out);

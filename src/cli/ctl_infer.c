@@ -139,8 +139,6 @@ static struct error *put_input(struct ctl *c, struct infer_request *q, const str
         AUTO_STRBUF         values = { 0 }, shape_text = { 0 };
         struct tensor_shape shape;
 
-        strbuf_init(&values, 0);
-        strbuf_init(&shape_text, 0);
         TRY(error_wrap(make_values(c, t, given, &shape, &values), "input '%.*s'",
                        STR_ARG(t->name)));
         tensor_shape_print(&shape, &shape_text);
@@ -251,7 +249,6 @@ static struct error *take_binary(struct ctl *c, struct output *o, struct str *le
                                  "the server's answer lacks bytes of the output '%.*s'",
                                  STR_ARG(o->name));
         }
-        strbuf_init(&json, 0);
         tensor_values_decode(datatype_from_name(o->datatype),
                              str_range(left->ptr, (size_t)o->binary_bytes), &json);
         left->ptr += o->binary_bytes;
@@ -285,7 +282,6 @@ static void put_output_row(struct ctl *c, const struct output *o, void *to) {
         struct text_table *t = to;
         AUTO_STRBUF        values = { 0 };
 
-        strbuf_init(&values, 0);
         print_values(c, o->values, &values);
         text_table_put(t, o->name);
         text_table_put(t, o->datatype);
@@ -403,8 +399,6 @@ struct error *ctl_infer(struct ctl *c) {
 
         TRY(ctl_get(c, ctl_model_path(c, ""), &model));
         TRY(ctl_check_answer(c, model, JSON_OBJECT));
-        strbuf_init(&q.json, 0);
-        strbuf_init(&q.binary, 0);
         err = make_request(c, &q, model);
         if (err == NULL)
                 err = send_request(c, &q);

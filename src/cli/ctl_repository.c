@@ -58,7 +58,6 @@ static struct error *put_file(struct ctl *c, const char *option, struct json_wri
                 return error_new(ERR_INVALID_ARG,
                                  "--file expects <version>/<name>=<path>, got '%s'", option);
         TRY(ctl_read_file(c, path.ptr, &bytes));
-        strbuf_init(&base64, 0);
         base64_encode(bytes, &base64);
         if (base64.overflowed)
                 return error_new(ERR_INVALID_ARG, "'%s' is too large to be sent", path.ptr);
@@ -101,7 +100,6 @@ static struct error *change_model(struct ctl *c, const char *verb, struct str pa
 struct error *ctl_load(struct ctl *c) {
         AUTO_STRBUF parameters = { 0 };
 
-        strbuf_init(&parameters, 0);
         TRY(print_parameters(c, &parameters));
         return change_model(c, "load", strbuf_str(&parameters), "loaded");
 }

@@ -53,7 +53,6 @@ char *ctl_escape(struct ctl *c, const char *part) {
         const char *escaped = str_is_plain(str_of(part)) ? "#?/" : "#?/%";
         AUTO_STRBUF out = { 0 };
 
-        strbuf_init(&out, 0);
         for (; *part != '\0'; part++) {
                 unsigned char b = (unsigned char)*part;
 
@@ -103,9 +102,8 @@ struct error *ctl_show(struct ctl *c, const char *path,
 }
 
 struct error *ctl_read_file(struct ctl *c, const char *path, struct str *ret) {
-        AUTO_STRBUF bytes = { 0 };
+        AUTO_STRBUF bytes = { .max = FILE_MAX_BYTES };
 
-        strbuf_init(&bytes, FILE_MAX_BYTES);
         TRY(file_read(path, FILE_MAX_BYTES, &bytes));
         *ret = str_range(arena_str(&c->arena, strbuf_str(&bytes)), bytes.len);
         return NULL;

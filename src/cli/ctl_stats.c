@@ -20,7 +20,6 @@ static void put_batch_sizes(const struct json_row *row, const char *path, const 
         struct str       batch;
 
         (void)second;
-        strbuf_init(&text, 0);
         for (json_list_init(&list, json_find(row->object, path)); json_list_next(&list, &batch);)
                 strbuf_printf(&text, "%s%llu:%llu", text.len > 0 ? " " : "",
                               (unsigned long long)json_find_count(batch, "batch_size"),

@@ -272,7 +272,6 @@ static void put_option_json(const struct migrated_option *o, struct json_writer 
 static void put_command_json(const struct migrated_command *c, struct json_writer *w) {
         AUTO_STRBUF line = { 0 };
 
-        strbuf_init(&line, 0);
         migrate_command_put(c, &line);
         strbuf_spoil(w->out, &line);
         json_key(w, "command_line");

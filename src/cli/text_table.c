@@ -74,7 +74,6 @@ void text_table_put_count(struct text_table *t, uint64_t n) {
 void text_table_put_duration(struct text_table *t, double ns) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         duration_print(ns, &text);
         text_table_put(t, strbuf_str(&text));
 }

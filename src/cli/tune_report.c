@@ -26,7 +26,6 @@ static void put_remark(const struct tune_model *m, const struct tune_trial *tria
         const struct tune_figures *f = &trial->figures;
         AUTO_STRBUF                text = { 0 };
 
-        strbuf_init(&text, 0);
         if (is_same(&trial->point, &m->best))
                 strbuf_puts(&text, "best ");
         if (is_same(&trial->point, &m->present))
@@ -45,7 +44,6 @@ static void put_row(const struct tune_model *m, const struct tune_trial *trial,
         const struct tune_figures *f = &trial->figures;
         AUTO_STRBUF                text = { 0 };
 
-        strbuf_init(&text, 0);
         tune_space_print(&m->space, &trial->point, &text);
         text_table_put(t, strbuf_str(&text));
         text_table_printf(t, "%g", f->load);
@@ -168,8 +166,6 @@ static void put_point(struct json_writer *w, const struct tune_model *m,
                       const struct tune_point *p) {
         AUTO_STRBUF text = { 0 }, config = { 0 };
 
-        strbuf_init(&text, 0);
-        strbuf_init(&config, 0);
         tune_space_print(&m->space, p, &text);
         json_member_string(w, "configuration", strbuf_cstr(&text));
         if (is_same(p, &m->present))
@@ -201,7 +197,6 @@ static void put_trial(struct json_writer *w, const struct tune_model *m,
 static void put_model(struct json_writer *w, const struct tune_model *m) {
         AUTO_STRBUF lines = { 0 };
 
-        strbuf_init(&lines, 0);
         json_begin_object(w);
         json_member_string(w, "model", m->name);
         json_member_f64(w, "grid", (double)tune_space_count(&m->space));

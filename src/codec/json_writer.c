@@ -338,7 +338,7 @@ void json_put_tensor(struct json_writer *w, enum json_element element, const voi
                 size_t n_chunk = MIN(n, CHUNK_ELEMENTS);
                 size_t room = n_chunk * ELEMENT_ROOM + FLOAT_PRINT_ROOM;
 
-                if (b->max - b->len < room) {
+                if (strbuf_max(b) - b->len < room) {
                         put_one(b, element, at, n == 1);
                         n_chunk = 1;
                 } else if (strbuf_reserve(b, room)) {

@@ -83,7 +83,6 @@ void pb_doubts_spread(struct pb_doubts *d, const ProtobufCMessage *message) {
 
                         if (has_field(found, field))
                                 continue;
-                        strbuf_init(&path, 0);
                         strbuf_puts(&path, at);
                         pb_path_put(&path, field->name);
                         if (path.overflowed)

@@ -53,7 +53,6 @@ static struct error *locate(const struct json_place *place, struct error *err) {
 
         if (place == NULL || err == NULL)
                 return err;
-        strbuf_init(&text, 0);
         print_place(place, &text);
         if (text.overflowed)
                 return err; /* a place that is cut would be another one */
@@ -258,7 +257,6 @@ static struct error *read_enum(struct json_message_reader *r, const ProtobufCFie
 static bool decode_base64(struct str in, struct strbuf *out) {
         AUTO_STRBUF standard = { 0 };
 
-        strbuf_init(&standard, 0);
         for (size_t i = 0; i < in.len; i++) {
                 char c = in.ptr[i];
 
@@ -278,7 +276,6 @@ static struct error *read_bytes(struct json_message_reader *r, const struct json
         if (json_peek(&r->json) != JSON_STRING)
                 return expected(r, place, "a string in base64");
         text = json_read_string(&r->json, r->arena);
-        strbuf_init(&decoded, 0);
         if (!decode_base64(text, &decoded) && !decoded.overflowed)
                 return locate(place, error_new(ERR_INVALID_ARG, "string is not valid base64"));
         if (decoded.overflowed)

@@ -118,9 +118,6 @@ struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns) {
         c->mail.deliver = on_order;
         mutex_init(&c->lock, LOCK_LEAF);
         cond_init(&c->changed);
-        strbuf_init(&c->head, 0);
-        strbuf_init(&c->text, 0);
-        strbuf_init(&c->answer, 0);
         call_init(&c->call, &call_ops);
         run_order(c, order_open);
         return c;
@@ -169,7 +166,6 @@ static void put_cuda_region(const struct control_subject *s, struct strbuf *out)
         AUTO_STRBUF        handle = { 0 };
         struct json_writer w;
 
-        strbuf_init(&handle, 0);
         base64_encode(s->handle, &handle);
         json_writer_init(&w, out);
         json_begin_object(&w);
@@ -203,9 +199,6 @@ static void make_http(struct control *c, enum control_question q, const struct c
         AUTO_STRBUF       path = { 0 }, body = { 0 }, model_path = { 0 };
         struct wire_parts parts = { .method = "GET" };
 
-        strbuf_init(&model_path, 0);
-        strbuf_init(&path, 0);
-        strbuf_init(&body, 0);
         switch (q) {
         case CONTROL_METADATA: put_model_path(s, "", &path); break;
         case CONTROL_CONFIG: put_model_path(s, "/config", &path); break;

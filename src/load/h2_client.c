@@ -100,10 +100,9 @@ bool h2_client_init(struct h2_client *c, const struct h2_client_ops *ops) {
                                  .max_open = UINT32_MAX,
                                  .window = INITIAL_WINDOW,
                                  .initial_window = INITIAL_WINDOW,
-                                 .max_frame = MAX_FRAME_IN };
-        strbuf_init(&c->out, 0);
-        strbuf_init(&c->in, FRAME_HEAD + MAX_FRAME_IN);
-        strbuf_init(&c->block, H2_CLIENT_MAX_BLOCK);
+                                 .max_frame = MAX_FRAME_IN,
+                                 .in.max = FRAME_HEAD + MAX_FRAME_IN,
+                                 .block.max = H2_CLIENT_MAX_BLOCK };
         STRBUF_PUT_LIT(&c->out, PREFACE);
         put_frame_head(c, 12, FRAME_SETTINGS, 0, 0);
         put_setting(c, SETTING_ENABLE_PUSH, 0);

@@ -6,9 +6,9 @@
 #include <string.h>
 
 void http_response_init(struct http_response *r) {
-        *r = (struct http_response){ .state = HTTP_RESPONSE_HEAD };
-        strbuf_init(&r->line, HTTP_RESPONSE_MAX_HEAD);
-        strbuf_init(&r->whole, HTTP_RESPONSE_MAX_BODY);
+        *r = (struct http_response){ .state = HTTP_RESPONSE_HEAD,
+                                     .line.max = HTTP_RESPONSE_MAX_HEAD,
+                                     .whole.max = HTTP_RESPONSE_MAX_BODY };
 }
 
 void http_response_done(struct http_response *r) {

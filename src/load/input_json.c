@@ -140,10 +140,9 @@ static void infer_shape(const struct load_tensor *t, struct input_values *v) {
 static struct error *read_values(struct source *s, const struct load_tensor *t,
                                  const struct load_shape *shape, struct str json,
                                  struct input_values *v) {
-        AUTO_STRBUF bytes = { 0 };
+        AUTO_STRBUF bytes = { .max = MAX_VALUES };
         struct str  content = json_find(json, "content");
 
-        strbuf_init(&bytes, MAX_VALUES);
         v->shape = *shape;
         if (content.ptr != NULL)
                 TRY(put_content(s, t, content, &bytes));

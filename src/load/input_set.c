@@ -183,10 +183,9 @@ static struct error *make_entry(struct input_set *s, const struct load_model *m,
 
 /* A text file has an element of BYTES on each line. */
 static struct error *read_lines(struct input_set *s, struct str text, struct str *ret) {
-        AUTO_STRBUF out = { 0 };
+        AUTO_STRBUF out = { .max = MAX_FILE };
         struct str  line;
 
-        strbuf_init(&out, MAX_FILE);
         while (text.ptr != NULL && text.len > 0) {
                 uint32_t len;
 
@@ -202,9 +201,8 @@ static struct error *read_lines(struct input_set *s, struct str text, struct str
 
 static struct error *read_tensor_file(struct input_set *s, const struct load_tensor *t,
                                       const char *path, struct str *ret) {
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = MAX_FILE };
 
-        strbuf_init(&text, MAX_FILE);
         TRY(file_read(path, MAX_FILE, &text));
         if (t->element_bytes == 0)
                 return read_lines(s, strbuf_str(&text), ret);
@@ -298,9 +296,8 @@ struct error *input_set_expect(struct input_set *s, const struct load_model *m,
 
 static struct error *read_json_file(struct input_set *s, const struct load_model *m,
                                     const struct load_shape *shapes, const char *path) {
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = MAX_FILE };
 
-        strbuf_init(&text, MAX_FILE);
         TRY(file_read(path, MAX_FILE, &text));
         return error_wrap(input_json_read(s, m, shapes, strbuf_str(&text)), "%s", path);
 }

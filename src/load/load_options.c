@@ -265,12 +265,11 @@ static struct error *check_words(const struct load_values *v) {
 }
 
 static struct error *read_intervals(struct load_plan *p) {
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = (size_t)64 << 20 };
         struct str  left, line;
         uint64_t    us, sum = 0;
         size_t      cap = 0;
 
-        strbuf_init(&text, (size_t)64 << 20);
         TRY(error_wrap(file_read(p->v->intervals, (size_t)64 << 20, &text), "--request-intervals"));
         left = strbuf_str(&text);
         for (size_t number = 1; left.ptr != NULL && left.len > 0; number++) {
@@ -551,7 +550,6 @@ struct error *load_plan_read(struct load_values *v, struct load_plan *ret) {
         struct load_plan p = { .v = v };
         struct error    *err;
 
-        strbuf_init(&p.notes, 0);
         err = read_plan(&p);
         if (err != NULL) {
                 load_plan_done(&p);

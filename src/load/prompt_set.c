@@ -74,11 +74,9 @@ static void put_words(uint64_t n, uint64_t *random, struct strbuf *out) {
 static struct error *make_words(const struct prompt_options *o, struct prompt_set *s) {
         size_t      n = (size_t)MIN(MAX(o->n_distinct, 1), (uint64_t)MAX_DISTINCT);
         uint64_t    random = random_state(o->seed);
-        AUTO_STRBUF prefix = { 0 }, one = { 0 };
+        AUTO_STRBUF prefix = { .max = PROMPT_SET_MAX_BYTES }, one = { .max = PROMPT_SET_MAX_BYTES };
         size_t      at = 0;
 
-        strbuf_init(&prefix, PROMPT_SET_MAX_BYTES);
-        strbuf_init(&one, PROMPT_SET_MAX_BYTES);
         put_words(o->n_prefix, &random, &prefix);
         s->items = mem_zalloc(n * sizeof(*s->items));
         for (s->n = 0; s->n < n; s->n++) {
@@ -130,8 +128,7 @@ static struct error *read_lines(const char *path, struct prompt_set *s) {
 struct error *prompt_set_make(const struct prompt_options *o, struct prompt_set *ret) {
         struct error *err;
 
-        *ret = (struct prompt_set){ 0 };
-        strbuf_init(&ret->text, PROMPT_SET_MAX_BYTES);
+        *ret = (struct prompt_set){ .text.max = PROMPT_SET_MAX_BYTES };
         err = o->path != NULL ? read_lines(o->path, ret) : make_words(o, ret);
         if (err != NULL)
                 prompt_set_done(ret);

@@ -158,8 +158,6 @@ struct error *request_http_make(const struct request_content *p, struct strbuf *
         struct wire_parts parts = { .method = "POST" };
         size_t            json_bytes;
 
-        strbuf_init(&json, 0);
-        strbuf_init(&path, 0);
         TRY(put_json(p, &json));
         wire_put_model_path(p->model->name, p->model->version, &path);
         strbuf_puts(&path, "/infer");
@@ -199,8 +197,6 @@ struct error *request_http_make_generate(const struct request_content *p, struct
         AUTO_STRBUF       json = { 0 }, path = { 0 };
         struct wire_parts parts = { .method = "POST" };
 
-        strbuf_init(&json, 0);
-        strbuf_init(&path, 0);
         TRY(put_generate(p, &json));
         wire_put_model_path(p->model->name, p->model->version, &path);
         strbuf_puts(&path, "/generate_stream");

@@ -144,12 +144,8 @@ static struct error *make_one(struct maker *k, size_t first) {
         AUTO_STRBUF         body = { 0 }, path = { 0 };
         struct wire_parts   parts = { .method = "POST" };
 
-        strbuf_init(bytes, 0);
-        strbuf_init(&s->texts[2 * s->n + 1], 0);
         s->entries[s->n] = first;
         s->n++;
-        strbuf_init(&body, 0);
-        strbuf_init(&path, 0);
         TRY(put_body(k, first, &body));
         put_path(k, &path);
         parts.path = strbuf_cstr(&path);
@@ -191,7 +187,6 @@ struct error *request_set_make_language(const struct language_request_options *o
         ret->messages = mem_zalloc(n * sizeof(*ret->messages));
         ret->entries = mem_zalloc(n * sizeof(*ret->entries));
         ret->texts = mem_zalloc(2 * n * sizeof(*ret->texts));
-        strbuf_init(&ret->head, 0);
         k.parameters = mem_zalloc((o->n_parameters + 1) * sizeof(*k.parameters));
         err = make_all(&k, n);
         free(k.parameters);

@@ -153,11 +153,10 @@ static struct error *set_tls(const struct target_options *o, struct target *t) {
 }
 
 struct error *target_open(const struct target_options *o, struct target *ret) {
-        struct target t = { .protocol = o->protocol };
+        struct target t = { .protocol = o->protocol, .headers.max = (size_t)64 << 10 };
         struct error *err;
         bool          has_tls = false;
 
-        strbuf_init(&t.headers, (size_t)64 << 10);
         err = read_url(o, &has_tls, &t);
         if (err == NULL)
                 err = resolve(&t);

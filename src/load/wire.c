@@ -48,7 +48,6 @@ void wire_put_http_head(const struct target *t, const struct wire_parts *parts,
 void wire_put_grpc_head(const struct target *t, const char *method, struct strbuf *out) {
         AUTO_STRBUF path = { 0 };
 
-        strbuf_init(&path, 0);
         strbuf_printf(&path, "/inference.GRPCInferenceService/%s", method);
         strbuf_putc(out, (char)0x83); /* :method POST (RFC 7541, appendix A) */
         strbuf_putc(out, t->security.context != NULL ? (char)0x87 : (char)0x86); /* :scheme */
@@ -82,7 +81,6 @@ static void put_parameter(struct strbuf *out, unsigned number, const char *key,
                           const struct strbuf *value) {
         AUTO_STRBUF entry = { 0 };
 
-        strbuf_init(&entry, 0);
         wire_put_bytes_field(&entry, 1, str_of(key));
         wire_put_bytes_field(&entry, 2, strbuf_str(value));
         wire_put_bytes_field(out, number, strbuf_str(&entry));
@@ -91,7 +89,6 @@ static void put_parameter(struct strbuf *out, unsigned number, const char *key,
 void wire_put_bool_parameter(struct strbuf *out, unsigned number, const char *key, bool value) {
         AUTO_STRBUF choice = { 0 };
 
-        strbuf_init(&choice, 0);
         wire_put_number_field(&choice, 1, value);
         put_parameter(out, number, key, &choice);
 }
@@ -99,7 +96,6 @@ void wire_put_bool_parameter(struct strbuf *out, unsigned number, const char *ke
 void wire_put_int_parameter(struct strbuf *out, unsigned number, const char *key, int64_t value) {
         AUTO_STRBUF choice = { 0 };
 
-        strbuf_init(&choice, 0);
         wire_put_number_field(&choice, 2, (uint64_t)value);
         put_parameter(out, number, key, &choice);
 }
@@ -108,7 +104,6 @@ void wire_put_text_parameter(struct strbuf *out, unsigned number, const char *ke
                              struct str value) {
         AUTO_STRBUF choice = { 0 };
 
-        strbuf_init(&choice, 0);
         wire_put_bytes_field(&choice, 3, value);
         put_parameter(out, number, key, &choice);
 }
@@ -116,7 +111,6 @@ void wire_put_text_parameter(struct strbuf *out, unsigned number, const char *ke
 void wire_put_real_parameter(struct strbuf *out, unsigned number, const char *key, double value) {
         AUTO_STRBUF choice = { 0 };
 
-        strbuf_init(&choice, 0);
         wire_put_varint(&choice, 4 << 3 | 1);
         strbuf_put(&choice, &value, sizeof(value)); /* the byte order of all our machines */
         put_parameter(out, number, key, &choice);

@@ -29,7 +29,6 @@ static struct error *make_head(struct openai_answer *a, struct arena *arena) {
         struct json_writer w;
         char              *kept;
 
-        strbuf_init(&text, 0);
         if (a->q->is_stream)
                 STRBUF_PUT_LIT(&text, "data: ");
         json_writer_init(&w, &text);
@@ -49,18 +48,17 @@ static struct error *make_head(struct openai_answer *a, struct arena *arena) {
 struct error *openai_answer_init(struct openai_answer *a, const struct openai_request *q,
                                  const struct openai_model *model, const char *id,
                                  uint32_t n_choices, struct arena *arena) {
-        *a = (struct openai_answer){ .q = q, .model = model, .id = id };
-        a->created_s = clock_wall_ns() / NS_PER_S;
-        strbuf_init(&a->joined, 0);
-        strbuf_init(&a->object, OPENAI_MAX_TEXT_BYTES);
+        *a = (struct openai_answer){ .q = q,
+                                     .model = model,
+                                     .id = id,
+                                     .created_s = clock_wall_ns() / NS_PER_S,
+                                     .object.max = OPENAI_MAX_TEXT_BYTES };
         a->choices = arena_try_alloc(arena, (n_choices + 1) * sizeof(*a->choices));
         if (a->choices == NULL)
                 return infer_no_memory();
-        for (uint32_t i = 0; i < n_choices; i++) {
-                a->choices[i] = (struct openai_choice){ 0 };
-                strbuf_init(&a->choices[i].text, OPENAI_MAX_TEXT_BYTES);
-                strbuf_init(&a->choices[i].logprobs, OPENAI_MAX_TEXT_BYTES);
-        }
+        for (uint32_t i = 0; i < n_choices; i++)
+                a->choices[i] = (struct openai_choice){ .text.max = OPENAI_MAX_TEXT_BYTES,
+                                                        .logprobs.max = OPENAI_MAX_TEXT_BYTES };
         a->n_choices = n_choices;
         return make_head(a, arena);
 }

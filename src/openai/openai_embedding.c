@@ -138,7 +138,6 @@ static void put_base64(struct strbuf *out, const struct row *row) {
         AUTO_STRBUF scaled = { 0 };
         struct str  bytes = { (const char *)row->values, row->n * sizeof(float) };
 
-        strbuf_init(&scaled, 0);
         if (row->scale != 1) {
                 for (size_t i = 0; i < row->n; i++) {
                         float value = row->values[i] * row->scale;

@@ -354,13 +354,12 @@ static void put_json_stops(struct json_writer *w, const struct openai_request *q
 
 /* vLLM takes the constraint as a text that holds JSON. */
 static void put_json_constraint(struct json_writer *w, const struct openai_request *q) {
-        AUTO_STRBUF        text = { 0 };
+        AUTO_STRBUF        text = { .max = MAX_SAMPLING_BYTES };
         struct json_writer inner;
         struct str         schema = schema_of(q);
 
         if (schema.ptr == NULL && !q->wants_any_object)
                 return;
-        strbuf_init(&text, MAX_SAMPLING_BYTES);
         json_writer_init(&inner, &text);
         json_begin_object(&inner);
         if (schema.ptr != NULL) {
@@ -415,12 +414,11 @@ static void print_sampling(const struct part_map *p, const struct openai_part *p
 }
 
 static struct error *put_sampling(const struct part_map *p, const struct openai_part *part) {
-        AUTO_STRBUF        text = { 0 };
+        AUTO_STRBUF        text = { .max = MAX_SAMPLING_BYTES };
         struct json_writer w;
 
         if (p->map->before != NULL) /* all parts have the same number of choices */
                 return borrow_input(p, "sampling_parameters");
-        strbuf_init(&text, MAX_SAMPLING_BYTES);
         json_writer_init(&w, &text);
         print_sampling(p, part, &w);
         TRY(check_made(&text, "the sampling parameters"));
@@ -470,10 +468,9 @@ static struct error *put_json_input(const struct openai_request *q, uint32_t i,
 /* {"input":"text","pooling_params":{"dimensions":[256]}}; the input text_input is left out. */
 static struct error *fill_vllm_embedding(const struct part_map *p, const struct openai_part *part) {
         const struct openai_request *q = p->map->q;
-        AUTO_STRBUF                  text = { 0 };
+        AUTO_STRBUF                  text = { .max = MAX_SAMPLING_BYTES };
         struct json_writer           w;
 
-        strbuf_init(&text, MAX_SAMPLING_BYTES);
         json_writer_init(&w, &text);
         json_begin_object(&w);
         TRY(put_json_input(q, part->first_text, &w));

@@ -158,10 +158,9 @@ static void count_usage(struct openai_answer *a, const struct object_members *o)
 
 /* Replaces a vector of numbers by its base64, which the client asked for. */
 static void put_vector(struct json_writer *w, struct str vector) {
-        AUTO_STRBUF        bytes = { 0 };
+        AUTO_STRBUF        bytes = { .max = OPENAI_MAX_TEXT_BYTES };
         struct json_reader r;
 
-        strbuf_init(&bytes, OPENAI_MAX_TEXT_BYTES);
         json_reader_init(&r, vector);
         json_enter_array(&r);
         while (json_next_element(&r)) {

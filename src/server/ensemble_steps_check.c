@@ -58,7 +58,6 @@ static struct error *check_presence(const struct ensemble_steps_check *e,
         AUTO_STRBUF missing = { 0 };
         uint32_t    first = ENSEMBLE_NONE;
 
-        strbuf_init(&missing, 0);
         for (uint32_t i = 0; i < g->n_steps; i++) {
                 if (find_model(e, user, &g->steps[i]) != NULL || is_on_other_machine(&g->steps[i]))
                         continue;

@@ -338,7 +338,6 @@ struct error *repository_check(const struct server_options *options, const char 
         int32_t               *gpus = NULL;
         struct error          *err;
 
-        strbuf_init(&json, 0);
         r.options.min_compute_capability = options->min_compute_capability;
         err = find_gpus(options, &gpus, &r.options.n_gpus);
         r.options.gpus = gpus;

@@ -127,7 +127,6 @@ struct error *server_model_chain(struct server *s, const char *name, int64_t ver
         }
         bound = composed_model_get(chain_of(model));
         max_batch = bound != NULL ? chain_plan_max_batch(bound->plan) : model->io->max_batch_size;
-        strbuf_init(&out, 0);
         json_writer_init(&w, &out);
         json_begin_object(&w);
         json_key(&w, "name");

@@ -28,12 +28,11 @@ static void print_lines(struct json_writer *w, const struct pb_text_review *revi
 }
 
 static struct error *print_file(struct json_writer *w, const char *path, bool is_changed) {
-        AUTO_STRBUF           text = { 0 };
+        AUTO_STRBUF           text = { .max = MODEL_CONFIG_TEXT_MAX_BYTES };
         struct pb_text_review review;
         AUTO_MODEL_CONFIG     config = NULL;
         struct error         *err;
 
-        strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
         TRY(file_read(path, MODEL_CONFIG_TEXT_MAX_BYTES, &text));
         pb_text_review_init(&review, ignore_mistake, NULL);
         err = model_config_read_all(&review, strbuf_str(&text), &config);
@@ -82,7 +81,6 @@ struct error *server_model_config_source(struct server *s, const char *name, int
         bool               is_changed;
 
         TRY(server_get_model(s, name, version, &model));
-        strbuf_init(&out, 0);
         json_writer_init(&w, &out);
         err = repo_find_config_file(s->repo, name, version, &path, &is_changed);
         if (err == NULL)

@@ -151,7 +151,6 @@ struct error *server_model_statistics(struct server *s, const char *name, int64_
         TRY(server_check_started(s));
         TRY(repo_check_name(s->repo, name));
         n = repo_ready_models(s->repo, *name != '\0' ? name : NULL, &models);
-        strbuf_init(&out, 0);
         json_writer_init(&w, &out);
         json_begin_object(&w);
         json_key(&w, "model_stats");
@@ -263,7 +262,6 @@ struct error *server_model_sequences(struct server *s, const char *name, int64_t
         TRY(server_check_started(s));
         TRY(repo_check_name(s->repo, name));
         n_loads = repo_loads(s->repo, name, &loads);
-        strbuf_init(&out, 0);
         json_writer_init(&w, &out);
         json_begin_object(&w);
         json_key(&w, "model_sequences");
@@ -352,7 +350,6 @@ struct error *server_model_stacks(struct server *s, const char *name, int64_t ve
                                 "stacks could be read",
                                 name);
         if (err == NULL) {
-                strbuf_init(&out, 0);
                 json_writer_init(&p.w, &out);
                 print_stacks(&p, model);
                 err = message_new_take(&out, ret);

@@ -37,7 +37,6 @@ struct error *server_metadata(struct server *s, struct message **ret) {
         AUTO_STRBUF        out = { 0 };
         struct json_writer w;
 
-        strbuf_init(&out, 0);
         json_writer_init(&w, &out);
         json_begin_object(&w);
         json_key(&w, "name");
@@ -109,7 +108,6 @@ struct error *server_model_metadata(struct server *s, const char *name, int64_t 
         struct model                 *model;
         const Inference__ModelConfig *pb;
 
-        strbuf_init(&out, 0);
         TRY(server_get_model(s, name, version, &model));
         pb = model->config->pb;
         json_writer_init(&w, &out);
@@ -135,7 +133,6 @@ struct error *server_model_config(struct server *s, const char *name, int64_t ve
         struct model *model;
         struct error *err;
 
-        strbuf_init(&out, 0);
         TRY(server_get_model(s, name, version, &model));
         err = model_print_config(model, config_version, &out);
         model_unref(model);
@@ -147,7 +144,6 @@ struct error *server_model_index(struct server *s, bool only_ready, struct messa
         struct repo_index index;
 
         TRY(server_check_started(s));
-        strbuf_init(&out, 0);
         repo_index_read(s->repo, only_ready, &index);
         repo_index_print(&index, &out);
         repo_index_done(&index);
@@ -155,9 +151,8 @@ struct error *server_model_index(struct server *s, bool only_ready, struct messa
 }
 
 struct error *server_gpus(struct server *s, struct message **ret) {
-        struct strbuf out;
+        struct strbuf out = { 0 };
 
-        strbuf_init(&out, 0);
         core_metrics_print_gpus(s->core, &out);
         return message_new_take(&out, ret);
 }

@@ -147,9 +147,8 @@ static struct error *take_role(const struct aws_setup *s, const struct store_key
         const struct aws_signer signer = {
                 .keys = base, .region = s->region, .service = "sts", .now_ns = now_ns
         };
-        AUTO_STRBUF form;
+        AUTO_STRBUF form = { .max = MAX_FORM_BYTES };
 
-        strbuf_init(&form, MAX_FORM_BYTES);
         put_role(s, "AssumeRole", &form);
         if (s->external_id != NULL)
                 url_put_parameter(&form, "ExternalId", s->external_id);
@@ -230,12 +229,11 @@ static struct error *get_with_token(const char *base, const char *token, struct 
                                     int *ret_status) {
         AUTO_CHARS  list = mem_printf("%s/latest/meta-data/iam/security-credentials/", base);
         AUTO_CHARS  role = NULL;
-        AUTO_STRBUF url;
+        AUTO_STRBUF url = { 0 };
         struct store_answer a;
         struct error       *err;
         int                 status; /* beyond the name of the role, each failure counts */
 
-        strbuf_init(&url, 0);
         TRY(get_role(list, token, &role, ret_status));
         strbuf_puts(&url, list);
         url_encode(str_of(role), false, &url);

@@ -106,7 +106,6 @@ static void note_head(struct fetch_file *f, const struct store_answer *a) {
         const char *sum = store_answer_header(a, "x-amz-checksum-sha256");
         AUTO_STRBUF bytes = { 0 };
 
-        strbuf_init(&bytes, 0);
         f->has_head = true;
         f->is_encrypted = str_starts(str_of(kind), STR_LIT("aws:")) || *key != '\0';
         if (a->status != 200 || !base64_decode(str_of(sum), &bytes) ||

@@ -65,12 +65,10 @@ static void put_claims(const struct gcs_setup *s, uint64_t now_ns, struct strbuf
 /* Writes the assertion of a service account (RFC 7523): a JSON Web Token, signed with its key. INVALID_ARG
  * when that is no key. */
 static struct error *put_assertion(const struct gcs_setup *s, uint64_t now_ns, struct strbuf *ret) {
-        AUTO_STRBUF   part, signature;
+        AUTO_STRBUF   part = { .max = MAX_FORM_BYTES }, signature = { 0 };
         struct error *err;
         size_t        start = ret->len;
 
-        strbuf_init(&part, MAX_FORM_BYTES);
-        strbuf_init(&signature, 0);
         put_header(s, &part);
         put_base64url(strbuf_str(&part), ret);
         strbuf_putc(ret, '.');

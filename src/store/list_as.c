@@ -56,9 +56,8 @@ static struct error *on_element_begin(void *userp, struct str path) {
 }
 
 static void read_md5(struct page *p, struct str text) {
-        AUTO_STRBUF bytes;
+        AUTO_STRBUF bytes = { .max = 64 };
 
-        strbuf_init(&bytes, 64);
         if (!base64_decode(text, &bytes) || bytes.len != STORE_LIST_MD5_BYTES)
                 return;
         memcpy(p->md5, bytes.ptr, STORE_LIST_MD5_BYTES);
@@ -120,15 +119,16 @@ static struct error *on_element_end(void *userp, struct str path, struct str tex
 }
 
 struct error *list_as_read(struct str page, struct store_list *l, struct strbuf *ret_token) {
-        struct page              p = { .list = l, .token = ret_token };
+        struct page              p = { .list = l,
+                                       .token = ret_token,
+                                       .name.max = MAX_NAME_BYTES,
+                                       .etag.max = MAX_VALUE_BYTES };
         const struct xml_handler h = { .begin = on_element_begin,
                                        .end = on_element_end,
                                        .userp = &p };
         struct error            *err;
 
         strbuf_clear(ret_token);
-        strbuf_init(&p.name, MAX_NAME_BYTES);
-        strbuf_init(&p.etag, MAX_VALUE_BYTES);
         err = xml_read(page, &h);
         strbuf_done(&p.name);
         strbuf_done(&p.etag);

@@ -59,10 +59,9 @@ static struct str *find_field(struct item *item, struct str key) {
 }
 
 static bool read_md5(struct str text, unsigned char *ret) {
-        AUTO_STRBUF bytes;
+        AUTO_STRBUF bytes = { .max = 64 };
         bool        is_right;
 
-        strbuf_init(&bytes, 64);
         is_right = base64_decode(text, &bytes) && bytes.len == STORE_LIST_MD5_BYTES;
         if (is_right)
                 memcpy(ret, bytes.ptr, STORE_LIST_MD5_BYTES);

@@ -140,15 +140,17 @@ static bool is_encoded(struct str page) {
 }
 
 struct error *list_s3_read(struct str page, struct store_list *l, struct strbuf *ret_token) {
-        struct page p = { .list = l, .token = ret_token, .is_encoded = is_encoded(page) };
+        struct page              p = { .list = l,
+                                       .token = ret_token,
+                                       .is_encoded = is_encoded(page),
+                                       .name.max = MAX_NAME_BYTES,
+                                       .etag.max = MAX_VALUE_BYTES };
         const struct xml_handler h = { .begin = on_element_begin,
                                        .end = on_element_end,
                                        .userp = &p };
         struct error            *err;
 
         strbuf_clear(ret_token);
-        strbuf_init(&p.name, MAX_NAME_BYTES);
-        strbuf_init(&p.etag, MAX_VALUE_BYTES);
         err = xml_read(page, &h);
         strbuf_done(&p.name);
         strbuf_done(&p.etag);

@@ -36,9 +36,8 @@ static struct error *hash_text(struct str text, char ret[HEX_BYTES]) {
 
 /* Decoded and encoded again, so that any writer's escapes give what the service makes of them. */
 static struct error *put_path(struct signing *s) {
-        AUTO_STRBUF path;
+        AUTO_STRBUF path = { .max = MAX_TEXT_BYTES };
 
-        strbuf_init(&path, MAX_TEXT_BYTES);
         if (!url_decode(s->url.path, &path))
                 return error_new_text(ERR_INVALID_ARG,
                                       "the path of a request has a malformed escape");
@@ -49,9 +48,8 @@ static struct error *put_path(struct signing *s) {
 }
 
 static char *encode_canonical(const char *text, struct arena *arena) {
-        AUTO_STRBUF out;
+        AUTO_STRBUF out = { 0 };
 
-        strbuf_init(&out, 0);
         url_encode(str_of(text), false, &out);
         return arena_strdup(arena, strbuf_cstr(&out));
 }
@@ -174,7 +172,10 @@ static struct error *add_signature(struct signing *s) {
 }
 
 struct error *sign_aws(const struct aws_signer *signer, struct store_request *r) {
-        struct signing s = { .signer = signer, .request = r };
+        struct signing s = { .signer = signer,
+                             .request = r,
+                             .names.max = MAX_TEXT_BYTES,
+                             .canonical.max = MAX_TEXT_BYTES };
         struct arena   arena;
         struct error  *err;
 
@@ -183,8 +184,6 @@ struct error *sign_aws(const struct aws_signer *signer, struct store_request *r)
                                       "the URL of a request is not http:// or https://");
         TRY(hash_text(r->body, s.body_hash));
         store_time_print_aws(signer->now_ns, s.time);
-        strbuf_init(&s.names, MAX_TEXT_BYTES);
-        strbuf_init(&s.canonical, MAX_TEXT_BYTES);
         arena_init(&arena, NULL, 0, 0);
         add_headers(&s);
         err = put_request(&s, &arena);

@@ -79,12 +79,11 @@ static struct error *put_resource(const struct store_keys *keys, const struct ur
 static struct error *add_signature(const struct store_keys *keys, struct str text,
                                    struct store_request *r) {
         AUTO_SECRET_BUF key;
-        AUTO_STRBUF     signature;
+        AUTO_STRBUF     signature = { 0 };
         AUTO_CHARS      value = NULL;
         unsigned char   hmac[DIGEST_SHA256_BYTES];
 
         secret_buf_init(&key, strlen(keys->secret), 0);
-        strbuf_init(&signature, 0);
         if (!base64_decode(str_of(keys->secret), &key))
                 return error_new(ERR_INVALID_ARG,
                                  "the key of the storage account '%s' is not base64", keys->id);
@@ -100,9 +99,8 @@ struct error *sign_azure(const struct store_keys *keys, uint64_t now_ns, struct 
         struct url_parts url;
         struct arena     arena;
         struct error    *err;
-        AUTO_STRBUF      text;
+        AUTO_STRBUF      text = { .max = MAX_TEXT_BYTES };
 
-        strbuf_init(&text, MAX_TEXT_BYTES);
         if (!url_parts_read(strbuf_str(&r->url), &url))
                 return error_new_text(ERR_INVALID_ARG,
                                       "the URL of a request is not http:// or https://");

@@ -161,7 +161,6 @@ static char *print(const struct parts *p, const struct store_url *u) {
                         (p->kind == STORE_S3 && p->host.len > 0);
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         strbuf_puts(&text, names[p->kind]);
         if (is_other)
                 strbuf_puts(&text, p->is_tls ? "https://" : "http://");
@@ -180,7 +179,6 @@ static char *copy(struct str s) {
 static void fill_url(const struct parts *p, struct store_url *u) {
         AUTO_STRBUF path = { 0 };
 
-        strbuf_init(&path, 0);
         put_path(&path, p->path);
         u->kind = p->kind;
         u->is_tls = p->is_tls;

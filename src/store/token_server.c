@@ -26,8 +26,8 @@ void token_request_init(struct store_request *r, const char *method, const char 
                 .timeout_ms = timeout_ms,
                 .max_ms = 2 * timeout_ms,
                 .max_answer_bytes = MAX_ANSWER_BYTES,
+                .url.max = MAX_URL_BYTES,
         };
-        strbuf_init(&r->url, MAX_URL_BYTES);
         strbuf_puts(&r->url, url);
 }
 

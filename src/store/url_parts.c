@@ -72,9 +72,8 @@ bool url_host_is_loopback(struct str host) {
 
 /* NULL when an escape is malformed. */
 static char *decode(struct str text, struct arena *arena) {
-        AUTO_STRBUF out;
+        AUTO_STRBUF out = { .max = text.len };
 
-        strbuf_init(&out, text.len);
         return url_decode(text, &out) ? arena_strdup(arena, strbuf_cstr(&out)) : NULL;
 }
 

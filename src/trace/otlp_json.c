@@ -211,7 +211,6 @@ static void put_custom(struct otlp *o, const struct trace_event *start, const ch
 
         if (end == NULL)
                 return;
-        strbuf_init(&name, 0);
         strbuf_put(&name, start->name, name_bytes);
         strbuf_spoil(o->w.out, &name);
         new_id(&s);

@@ -105,7 +105,6 @@ static void print_numbers(struct strbuf *out, const struct trace_tensor *t,
         struct json_writer w;
         struct str         s;
 
-        strbuf_init(&array, 0);
         json_writer_init(&w, &array);
         json_put_tensor(&w, element == JSON_ELEMENT_BOOL ? JSON_ELEMENT_U8 : element, t->bytes, n);
         s = strbuf_str(&array);
@@ -129,8 +128,6 @@ static void print_contents(struct strbuf *out, const struct trace_tensor *t) {
 static void print_tensor(struct json_writer *w, const struct trace_tensor *t) {
         AUTO_STRBUF contents = { 0 }, shape = { 0 };
 
-        strbuf_init(&contents, 0);
-        strbuf_init(&shape, 0);
         if (t->bytes != NULL)
                 print_contents(&contents, t);
         for (uint64_t i = 0; i < t->n_dims; i++)

@@ -307,7 +307,6 @@ static const char *join_resources(const struct trace_config *c, struct arena *ar
 
         for (size_t i = 0; i < c->n_resources; i++)
                 bytes += strlen(c->resources[i]) + strlen(",");
-        strbuf_init(&text, 0);
         strbuf_need(&text, bytes);
         for (size_t i = 0; i < c->n_resources; i++)
                 strbuf_printf(&text, "%s%s", i > 0 ? "," : "", c->resources[i]);

@@ -37,11 +37,10 @@ uint64_t dashboard_cpu_us(void) {
 }
 
 uint64_t dashboard_rss_bytes(void) {
-        AUTO_STRBUF        text = { 0 };
+        AUTO_STRBUF        text = { .max = STATM_MAX_BYTES };
         AUTO_ERROR         err = NULL;
         unsigned long long pages = 0;
 
-        strbuf_init(&text, STATM_MAX_BYTES);
         err = file_read("/proc/self/statm", STATM_MAX_BYTES, &text);
         if (err != NULL || sscanf(strbuf_cstr(&text), "%*u %llu", &pages) != 1)
                 return 0;

@@ -113,7 +113,6 @@ static void put_line(const struct NESO_LogRecentLine *line, void *userp) {
         struct json_writer *w = userp;
         AUTO_STRBUF         place = { 0 };
 
-        strbuf_init(&place, 0);
         strbuf_printf(&place, "%s:%u", line->file, line->line);
         json_begin_array(w);
         json_put_u64(w, line->number);
