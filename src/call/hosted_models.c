@@ -266,10 +266,7 @@ static bool wait_for_change(struct end_wait *w, uint64_t until_ns) {
 }
 
 static bool is_leaving_in(struct str index, const char *name, struct arena *arena) {
-        struct json_list list;
-        struct str       row;
-
-        for (json_list_init(&list, index); json_list_next(&list, &row);)
+        JSON_FOR_EACH(index, row)
                 if (str_is(json_find_text(row, "name", arena), name) &&
                     str_is(json_find_text(row, "state", arena), "UNLOADING"))
                         return true;
@@ -380,15 +377,13 @@ static struct hosted_model **list_loaded_locked(struct hosted_models *h, size_t 
 
 void hosted_models_print(struct hosted_models *h, struct strbuf *out) {
         struct hosted_model **all;
-        struct json_writer    w;
+        struct json_writer    w = { .out = out };
         size_t                n;
 
         MUTEX_GUARD(&h->lock);
         all = list_loaded_locked(h, &n);
-        json_writer_init(&w, out);
         json_begin_object(&w);
-        json_key(&w, "models");
-        json_begin_array(&w);
+        json_member_array(&w, "models");
         for (size_t i = 0; i < n; i++)
                 put_model(&w, all[i]);
         json_end_array(&w);
@@ -398,13 +393,12 @@ void hosted_models_print(struct hosted_models *h, struct strbuf *out) {
 
 bool hosted_models_print_one(struct hosted_models *h, struct str name, struct strbuf *out) {
         struct hosted_model *m;
-        struct json_writer   w;
+        struct json_writer   w = { .out = out };
 
         MUTEX_GUARD(&h->lock);
         m = find_loaded_locked(h, name);
         if (m == NULL)
                 return false;
-        json_writer_init(&w, out);
         put_model(&w, m);
         return true;
 }

@@ -166,17 +166,15 @@ static struct error *read_cache_setting(const char *text, struct settings *ret) 
 /* Prints the settings of one cache as JSON. When a name is given several times, the last value
  * counts. */
 static void print_cache_config(const struct settings *all, const char *cache, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         for (size_t i = 0; i < all->n_items; i++) {
                 const struct setting *s = &all->items[i];
 
                 if (strcmp(s->group, cache) != 0 || settings_find(all, cache, s->name) != s->value)
                         continue;
-                json_key(&w, s->name);
-                json_put_string(&w, s->value);
+                json_member_string(&w, s->name, s->value);
         }
         json_end_object(&w);
 }

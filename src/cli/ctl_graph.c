@@ -106,10 +106,7 @@ static void read_step(struct ctl *c, struct str json, struct graph *g) {
 /* The client writes the ensemble's own inputs and reads its outputs. */
 static void read_tensors(struct ctl *c, struct str json, struct graph *g,
                          void (*add)(struct ctl *, struct graph *, const struct end *)) {
-        struct json_list list;
-        struct str       tensor;
-
-        for (json_list_init(&list, json); json_list_next(&list, &tensor);) {
+        JSON_FOR_EACH(json, tensor) {
                 struct end e = { .name = json_find_text(tensor, "name", &c->arena) };
 
                 e.tensor = e.name;
@@ -129,12 +126,8 @@ static void connect_ends(struct ctl *c, struct graph *g) {
 }
 
 static void read_ensemble(struct ctl *c, struct graph *g, struct str config) {
-        struct json_list list;
-        struct str       step;
-
         read_tensors(c, json_find(config, "input"), g, add_writer);
-        for (json_list_init(&list, json_find(config, "ensemble_scheduling.step"));
-             json_list_next(&list, &step);)
+        JSON_FOR_EACH(json_find(config, "ensemble_scheduling.step"), step)
                 read_step(c, step, g);
         read_tensors(c, json_find(config, "output"), g, add_reader);
         connect_ends(c, g);
@@ -155,10 +148,7 @@ static void read_stage(struct ctl *c, struct str json, struct graph *g) {
 }
 
 static void read_chain(struct ctl *c, struct graph *g, struct str chain) {
-        struct json_list list;
-        struct str       stage;
-
-        for (json_list_init(&list, json_find(chain, "stages")); json_list_next(&list, &stage);)
+        JSON_FOR_EACH(json_find(chain, "stages"), stage)
                 read_stage(c, stage, g);
         if (g->steps != NULL)
                 add_edge(c, g,

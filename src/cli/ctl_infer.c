@@ -28,15 +28,13 @@ static struct str find_pair(const struct option_texts *pairs, struct str name) {
 static struct error *check_pairs(struct ctl *c, const struct option_texts *pairs,
                                  const char *option, struct str model) {
         for (size_t i = 0; i < pairs->n_items; i++) {
-                struct str       key, value = str_split(str_of(pairs->items[i]), '=', &key), input;
-                bool             is_known = false;
-                struct json_list list;
+                struct str key, value = str_split(str_of(pairs->items[i]), '=', &key);
+                bool       is_known = false;
 
                 if (value.ptr == NULL)
                         return error_new(ERR_INVALID_ARG, "--%s expects NAME=..., got '%s'", option,
                                          pairs->items[i]);
-                for (json_list_init(&list, json_find(model, "inputs"));
-                     json_list_next(&list, &input);)
+                JSON_FOR_EACH(json_find(model, "inputs"), input)
                         is_known = is_known ||
                                    str_equal(json_find_text(input, "name", &c->arena), key);
                 if (!is_known)
@@ -126,10 +124,8 @@ static struct error *put_binary_values(struct infer_request *q, TRITONSERVER_Dat
         size_t before = q->binary.len;
 
         TRY(tensor_values_encode(type, values, &q->binary));
-        json_key(&q->writer, "parameters");
-        json_begin_object(&q->writer);
-        json_key(&q->writer, "binary_data_size");
-        json_put_u64(&q->writer, q->binary.len - before);
+        json_member_object(&q->writer, "parameters");
+        json_member_u64(&q->writer, "binary_data_size", q->binary.len - before);
         json_end_object(&q->writer);
         return NULL;
 }
@@ -143,12 +139,9 @@ static struct error *put_input(struct ctl *c, struct infer_request *q, const str
                        STR_ARG(t->name)));
         tensor_shape_print(&shape, &shape_text);
         json_begin_object(&q->writer);
-        json_key(&q->writer, "name");
-        json_put_str(&q->writer, t->name);
-        json_key(&q->writer, "datatype");
-        json_put_str(&q->writer, t->datatype);
-        json_key(&q->writer, "shape");
-        json_put_raw(&q->writer, strbuf_str(&shape_text));
+        json_member_str(&q->writer, "name", t->name);
+        json_member_str(&q->writer, "datatype", t->datatype);
+        json_member_raw(&q->writer, "shape", strbuf_str(&shape_text));
         if (tensor_is_binary(t->type))
                 TRY(error_wrap(put_binary_values(q, t->type, strbuf_str(&values)), "input '%.*s'",
                                STR_ARG(t->name)));
@@ -160,12 +153,8 @@ static struct error *put_input(struct ctl *c, struct infer_request *q, const str
 
 /* Inputs without values are left out. The server knows whether they are optional. */
 static struct error *put_inputs(struct ctl *c, struct infer_request *q, struct str model) {
-        struct json_list list;
-        struct str       input;
-
-        json_key(&q->writer, "inputs");
-        json_begin_array(&q->writer);
-        for (json_list_init(&list, json_find(model, "inputs")); json_list_next(&list, &input);) {
+        json_member_array(&q->writer, "inputs");
+        JSON_FOR_EACH(json_find(model, "inputs"), input) {
                 struct model_tensor t = read_tensor(c, input);
                 struct str          given = find_pair(&c->inputs, t.name);
 
@@ -178,20 +167,15 @@ static struct error *put_inputs(struct ctl *c, struct infer_request *q, struct s
 
 /* Asks for all outputs, since the binary ones have to be marked. */
 static void put_outputs(struct ctl *c, struct infer_request *q, struct str model) {
-        struct json_list list;
-        struct str       output;
-
-        json_key(&q->writer, "outputs");
-        json_begin_array(&q->writer);
-        for (json_list_init(&list, json_find(model, "outputs")); json_list_next(&list, &output);) {
+        json_member_array(&q->writer, "outputs");
+        JSON_FOR_EACH(json_find(model, "outputs"), output) {
                 struct model_tensor t = read_tensor(c, output);
 
                 json_begin_object(&q->writer);
-                json_key(&q->writer, "name");
-                json_put_str(&q->writer, t.name);
+                json_member_str(&q->writer, "name", t.name);
                 if (tensor_is_binary(t.type)) {
-                        json_key(&q->writer, "parameters");
-                        json_put_raw(&q->writer, STR_LIT("{\"binary_data\":true}"));
+                        json_member_raw(&q->writer, "parameters",
+                                        STR_LIT("{\"binary_data\":true}"));
                 }
                 json_end_object(&q->writer);
         }
@@ -199,21 +183,18 @@ static void put_outputs(struct ctl *c, struct infer_request *q, struct str model
 }
 
 static struct error *make_request(struct ctl *c, struct infer_request *q, struct str model) {
-        struct json_list list;
-        struct str       first;
+        struct str first = json_list_first(json_find(model, "inputs"));
 
         TRY(check_pairs(c, &c->inputs, "input", model));
         TRY(check_pairs(c, &c->shapes, "shape", model));
-        json_list_init(&list, json_find(model, "inputs"));
-        if (c->inputs.n_items == 0 && !c->zeros && !c->random && json_list_next(&list, &first))
+        if (c->inputs.n_items == 0 && !c->zeros && !c->random && first.ptr != NULL)
                 return error_new(ERR_INVALID_ARG,
                                  "which values? --zeros, --random, or --input '%.*s=[...]'",
                                  STR_ARG(json_find_text(first, "name", &c->arena)));
         json_writer_init(&q->writer, &q->json);
         json_begin_object(&q->writer);
         TRY(put_inputs(c, q, model));
-        json_list_init(&list, json_find(model, "outputs"));
-        if (json_list_next(&list, &first))
+        if (json_list_count(json_find(model, "outputs")) > 0)
                 put_outputs(c, q, model);
         json_end_object(&q->writer);
         if (q->json.overflowed || q->binary.overflowed)
@@ -294,14 +275,10 @@ static void put_output_json(struct ctl *c, const struct output *o, void *to) {
 
         (void)c;
         json_begin_object(w);
-        json_key(w, "name");
-        json_put_str(w, o->name);
-        json_key(w, "datatype");
-        json_put_str(w, o->datatype);
-        json_key(w, "shape");
-        json_put_raw(w, o->shape);
-        json_key(w, "data");
-        json_put_raw(w, o->values);
+        json_member_str(w, "name", o->name);
+        json_member_str(w, "datatype", o->datatype);
+        json_member_raw(w, "shape", o->shape);
+        json_member_raw(w, "data", o->values);
         json_end_object(w);
 }
 
@@ -309,10 +286,7 @@ static void put_output_json(struct ctl *c, const struct output *o, void *to) {
 static struct error *each_output(struct ctl *c, struct str outputs, struct str binary,
                                  void (*put)(struct ctl *c, const struct output *o, void *to),
                                  void *to) {
-        struct json_list list;
-        struct str       json;
-
-        for (json_list_init(&list, outputs); json_list_next(&list, &json);) {
+        JSON_FOR_EACH(outputs, json) {
                 struct output o = read_output(c, json);
 
                 TRY(take_binary(c, &o, &binary));
@@ -342,11 +316,10 @@ static struct error *print_answer_table(struct ctl *c, struct str json, struct s
 
 /* Prints the answer, in which bytes have become values. */
 static struct error *print_answer_json(struct ctl *c, struct str json, struct str binary) {
-        struct json_writer w;
+        struct json_writer w = { .out = &c->out };
         struct json_reader r;
         struct str         key, value;
 
-        json_writer_init(&w, &c->out);
         json_begin_object(&w);
         json_reader_init(&r, json);
         for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {

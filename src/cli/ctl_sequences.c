@@ -68,11 +68,8 @@ static const struct json_column columns[] = {
 static void print_loads(struct ctl *c, struct str body) {
         unsigned long long n_active = 0, n_backlog = 0, n_left_out = 0;
         struct json_table  t;
-        struct json_list   loads;
-        struct str         load;
 
-        for (json_list_init(&loads, json_find(body, "model_sequences"));
-             json_list_next(&loads, &load);) {
+        JSON_FOR_EACH(json_find(body, "model_sequences"), load) {
                 n_active += json_find_count(load, "active");
                 n_backlog += json_find_count(load, "backlog");
                 n_left_out += json_find_count(load, "left_out");

@@ -130,10 +130,9 @@ struct loaded_models {
 
 static void count_names(struct str index, const char *wanted, struct arena *arena,
                         struct loaded_models *ret) {
-        struct json_list list;
-        struct str       row, last = STR_LIT("");
+        struct str last = STR_LIT("");
 
-        for (json_list_init(&list, index); json_list_next(&list, &row);) {
+        JSON_FOR_EACH(index, row) {
                 struct str name = json_find_text(row, "name", arena);
 
                 if (str_equal(name, last)) /* a further version; the index is sorted */

@@ -64,11 +64,14 @@ bool json_find_flag(struct str json, const char *path) {
         return begin_value(json, path, JSON_BOOL, &r) && json_read_bool(&r);
 }
 
-void json_list_init(struct json_list *l, struct str array) {
-        json_reader_init(&l->reader, array);
-        l->is_array = json_peek(&l->reader) == JSON_ARRAY;
-        if (l->is_array)
-                json_enter_array(&l->reader);
+struct json_list json_list_of(struct str array) {
+        struct json_list l;
+
+        json_reader_init(&l.reader, array);
+        l.is_array = json_peek(&l.reader) == JSON_ARRAY;
+        if (l.is_array)
+                json_enter_array(&l.reader);
+        return l;
 }
 
 bool json_list_next(struct json_list *l, struct str *ret) {
@@ -76,4 +79,18 @@ bool json_list_next(struct json_list *l, struct str *ret) {
                 return false;
         *ret = json_skip(&l->reader);
         return true;
+}
+
+size_t json_list_count(struct str array) {
+        size_t n = 0;
+
+        JSON_FOR_EACH(array, item)
+                n++;
+        return n;
+}
+
+struct str json_list_first(struct str array) {
+        JSON_FOR_EACH(array, item)
+                return item;
+        return (struct str){ 0 };
 }

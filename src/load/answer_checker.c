@@ -47,11 +47,10 @@ static void compare_output(struct comparison *c, struct str name, struct str byt
 
 /* Values are after the JSON, in the order of the outputs. */
 static void compare_http(struct comparison *c, const struct answer *a) {
-        struct str       json = str_range(a->text.ptr, MIN(a->header_length, a->text.len)), output;
-        struct str       left = str_range(a->text.ptr + json.len, a->text.len - json.len), name;
-        struct json_list list;
+        struct str json = str_range(a->text.ptr, MIN(a->header_length, a->text.len));
+        struct str left = str_range(a->text.ptr + json.len, a->text.len - json.len), name;
 
-        for (json_list_init(&list, json_find(json, "outputs")); json_list_next(&list, &output);) {
+        JSON_FOR_EACH(json_find(json, "outputs"), output) {
                 uint64_t n = json_find_count(output, "parameters.binary_data_size");
 
                 name = json_find(output, "name");

@@ -110,11 +110,8 @@ static struct error *put_content(struct source *s, const struct load_tensor *t, 
 }
 
 static struct error *read_shape(struct str json, struct load_shape *ret) {
-        struct json_list list;
-        struct str       dim;
-
         ret->n = 0;
-        for (json_list_init(&list, json); json_list_next(&list, &dim);)
+        JSON_FOR_EACH(json, dim)
                 if (ret->n == LOAD_MAX_DIMS || !str_to_i64(dim, &ret->dims[ret->n++]))
                         return error_new_text(ERR_INVALID_ARG, "the shape is no array of numbers");
         return NULL;
@@ -192,14 +189,13 @@ static struct error *read_entry(struct source *s, struct str json) {
 }
 
 static struct error *read_stream(struct source *s, struct str array) {
-        size_t           first = s->set->n_entries, k = 0;
-        struct json_list list;
-        struct str       item;
+        size_t first = s->set->n_entries, k = 0;
 
-        for (json_list_init(&list, array); json_list_next(&list, &item); k++) {
+        JSON_FOR_EACH(array, item) {
                 if (item.ptr[0] != '{')
                         return error_new(ERR_INVALID_ARG, "[%zu] is no object", k);
                 TRY(error_prefix(read_entry(s, item), "[%zu].", k));
+                k++;
         }
         if (k > 0)
                 input_set_add_stream(s->set, (struct input_stream){ first, k });
@@ -207,11 +203,9 @@ static struct error *read_stream(struct source *s, struct str array) {
 }
 
 static struct error *read_data(struct source *s, struct str array) {
-        struct json_list list;
-        struct str       item;
-        size_t           k = 0;
+        size_t k = 0;
 
-        for (json_list_init(&list, array); json_list_next(&list, &item); k++) {
+        JSON_FOR_EACH(array, item) {
                 if (item.ptr[0] == '[')
                         TRY(error_prefix(read_stream(s, item), "data[%zu]", k));
                 else if (item.ptr[0] == '{')
@@ -219,6 +213,7 @@ static struct error *read_data(struct source *s, struct str array) {
                 else
                         return error_new(ERR_INVALID_ARG,
                                          "data[%zu] is neither an object nor an array", k);
+                k++;
         }
         return NULL;
 }
@@ -247,10 +242,7 @@ static struct error *read_expected(struct source *s, struct str json, struct inp
 
 /* Entries of sequences are counted one by one, as those of the data. */
 static struct error *read_validation(struct source *s, struct str array, size_t *at) {
-        struct json_list list;
-        struct str       item;
-
-        for (json_list_init(&list, array); json_list_next(&list, &item);) {
+        JSON_FOR_EACH(array, item) {
                 if (item.ptr[0] == '[') {
                         TRY(read_validation(s, item, at)); /* one level, as in the data */
                         continue;

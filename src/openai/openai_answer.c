@@ -26,12 +26,11 @@ static const char *object_name(const struct openai_request *q) {
 /* What all events of a stream, or the one object, begin with. */
 static struct error *make_head(struct openai_answer *a, struct arena *arena) {
         AUTO_STRBUF        text = { 0 };
-        struct json_writer w;
+        struct json_writer w = { .out = &text };
         char              *kept;
 
         if (a->q->is_stream)
                 STRBUF_PUT_LIT(&text, "data: ");
-        json_writer_init(&w, &text);
         json_begin_object(&w);
         json_member_string(&w, "id", a->id);
         json_member_string(&w, "object", object_name(a->q));
@@ -451,7 +450,7 @@ static void put_whole_choice(struct openai_answer *a, uint32_t index, struct are
 
 struct error *openai_answer_print(struct openai_answer *a, struct arena *scratch,
                                   struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
         if (a->model->format == OPENAI_FORMAT_OPENAI) {
                 if (a->object.len == 0)
@@ -467,7 +466,6 @@ struct error *openai_answer_print(struct openai_answer *a, struct arena *scratch
                 put_whole_choice(a, i, scratch, out);
         }
         STRBUF_PUT_LIT(out, "]");
-        json_writer_init(&w, out);
         w.needs_comma = true;
         put_usage(a, &w);
         STRBUF_PUT_LIT(out, "}");

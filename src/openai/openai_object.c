@@ -201,12 +201,8 @@ static void put_row(struct json_writer *w, struct str row, bool is_base64, struc
 
 static void put_rows(const struct openai_answer *a, struct json_writer *w, struct str rows,
                      struct arena *scratch) {
-        struct json_list list;
-        struct str       row;
-
-        json_key(w, "data");
-        json_begin_array(w);
-        for (json_list_init(&list, rows); json_list_next(&list, &row);)
+        json_member_array(w, "data");
+        JSON_FOR_EACH(rows, row)
                 put_row(w, row, a->q->is_base64, scratch);
         json_end_array(w);
 }
@@ -232,16 +228,14 @@ static void put_members(const struct openai_answer *a, const struct object_membe
         if (o->data.ptr != NULL)
                 put_rows(a, w, o->data, scratch);
         if (o->usage.ptr != NULL && (!a->q->is_stream || a->q->includes_usage)) {
-                json_key(w, "usage");
-                json_put_raw(w, o->usage);
+                json_member_raw(w, "usage", o->usage);
         }
 }
 
 static void print_object(const struct openai_answer *a, const struct object_members *o,
                          struct arena *scratch, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         if (a->q->endpoint == OPENAI_EMBEDDINGS) {
                 json_begin_object(&w);
                 json_member_string(&w, "object", "list");

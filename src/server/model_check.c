@@ -487,8 +487,7 @@ static struct error *print_config(const struct model_check *c, struct json_write
         AUTO_STRBUF json = { .max = MODEL_CONFIG_ARENA_MAX_BYTES };
 
         TRY(model_config_print_json(c->config, MODEL_CONFIG_VERSION, &json));
-        json_key(w, "config");
-        json_put_raw(w, strbuf_str(&json));
+        json_member_raw(w, "config", strbuf_str(&json));
         return NULL;
 }
 
@@ -521,8 +520,7 @@ static struct error *print_plan(const struct model_check *c, struct json_writer 
         TRY(batch_members_read(c->config, &m));
         err = m.are_given ? make_plan(c->config, &m, &plan) : NULL;
         if (err == NULL && m.are_given) {
-                json_key(w, "batch_plan");
-                json_begin_array(w);
+                json_member_array(w, "batch_plan");
                 for (uint32_t n = 1; n <= MIN(plan.max_rows, (uint32_t)MAX_PRINTED_PLANS); n++) {
                         AUTO_STRBUF text = { 0 };
 
@@ -548,8 +546,7 @@ struct error *model_check_print(const struct model_check *c, struct json_writer 
         json_key(w, "notes");
         problem_list_print(&c->notes, w);
         if (c->problems.n_errors == 0) {
-                json_key(w, "versions");
-                json_begin_array(w);
+                json_member_array(w, "versions");
                 for (size_t i = 0; i < c->versions.n_versions; i++)
                         json_put_i64(w, c->versions.versions[i]);
                 json_end_array(w);

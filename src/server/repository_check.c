@@ -290,12 +290,9 @@ static struct error *check_path(struct check_run *r, const char *path) {
         parent = path_dirname(full);
         r->repository = is_one ? parent : clean;
         json_begin_object(&r->writer);
-        json_key(&r->writer, "path");
-        json_put_string(&r->writer, clean);
-        json_key(&r->writer, "is_model");
-        json_put_bool(&r->writer, is_one);
-        json_key(&r->writer, "models");
-        json_begin_array(&r->writer);
+        json_member_string(&r->writer, "path", clean);
+        json_member_bool(&r->writer, "is_model", is_one);
+        json_member_array(&r->writer, "models");
         if (is_one)
                 check_one(r, clean, path_basename(full));
         else

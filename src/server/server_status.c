@@ -35,16 +35,12 @@ static const char *const extensions[] = {
 
 struct error *server_metadata(struct server *s, struct message **ret) {
         AUTO_STRBUF        out = { 0 };
-        struct json_writer w;
+        struct json_writer w = { .out = &out };
 
-        json_writer_init(&w, &out);
         json_begin_object(&w);
-        json_key(&w, "name");
-        json_put_string(&w, s->id);
-        json_key(&w, "version");
-        json_put_string(&w, SERVER_VERSION);
-        json_key(&w, "extensions");
-        json_begin_array(&w);
+        json_member_string(&w, "name", s->id);
+        json_member_string(&w, "version", SERVER_VERSION);
+        json_member_array(&w, "extensions");
         for (size_t i = 0; i < ARRAY_LEN(extensions); i++)
                 json_put_string(&w, extensions[i]);
         json_end_array(&w);
@@ -59,12 +55,9 @@ static void print_tensors(struct json_writer *w, const struct model_io *tensors,
                 const struct model_io *t = &tensors[i];
 
                 json_begin_object(w);
-                json_key(w, "name");
-                json_put_string(w, t->name);
-                json_key(w, "datatype");
-                json_put_string(w, data_type_name(t->type));
-                json_key(w, "shape");
-                json_begin_array(w);
+                json_member_string(w, "name", t->name);
+                json_member_string(w, "datatype", data_type_name(t->type));
+                json_member_array(w, "shape");
                 if (is_batched)
                         json_put_i64(w, -1);
                 for (uint32_t d = 0; d < t->n_dims; d++)
@@ -104,20 +97,18 @@ static void print_outputs(struct json_writer *w, const struct model *model) {
 struct error *server_model_metadata(struct server *s, const char *name, int64_t version,
                                     struct message **ret) {
         AUTO_STRBUF                   out = { 0 };
-        struct json_writer            w;
+        struct json_writer            w = { .out = &out };
         struct model                 *model;
         const Inference__ModelConfig *pb;
 
         TRY(server_get_model(s, name, version, &model));
         pb = model->config->pb;
-        json_writer_init(&w, &out);
         json_begin_object(&w);
-        json_key(&w, "name");
-        json_put_string(&w, model->name);
+        json_member_string(&w, "name", model->name);
         json_key(&w, "versions");
         print_versions(s, model, version, &w);
-        json_key(&w, "platform");
-        json_put_string(&w, config_text_is_set(pb->platform) ? pb->platform : pb->backend);
+        json_member_string(&w, "platform",
+                           config_text_is_set(pb->platform) ? pb->platform : pb->backend);
         json_key(&w, "inputs");
         print_tensors(&w, model->io->inputs, model->io->n_inputs, model->io->max_batch_size > 0);
         json_key(&w, "outputs");

@@ -38,9 +38,8 @@ static void put_base64url(struct str in, struct strbuf *out) {
 }
 
 static void put_header(const struct gcs_setup *s, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         json_member_string(&w, "alg", "RS256");
         json_member_string(&w, "typ", "JWT");
@@ -50,9 +49,8 @@ static void put_header(const struct gcs_setup *s, struct strbuf *out) {
 }
 
 static void put_claims(const struct gcs_setup *s, uint64_t now_ns, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         json_member_string(&w, "iss", s->client_email);
         json_member_string(&w, "scope", SCOPE);
