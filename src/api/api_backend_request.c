@@ -4,7 +4,6 @@
 #include "infer/cancel_watch.h"
 #include "infer/model.h"
 #include "infer/request.h"
-#include "infer/response.h"
 #include "triton/core/neso.h"
 
 #include <string.h>

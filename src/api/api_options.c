@@ -8,7 +8,6 @@
 #include "triton/core/neso.h"
 
 #include <math.h>
-#include <string.h>
 
 DEFINE_API_TYPE(TRITONSERVER_ServerOptions, server_options)
 

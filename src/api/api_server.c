@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of TRITONSERVER_Server: life cycle, state, metadata and inference. */
 #include "api/api_types.h"
-#include "base/mem.h"
 #include "infer/infer_thread.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response_stream.h"
-#include "observe/metric.h"
 #include "observe/model_activity.h"
 #include "repo/repo.h"
 #include "server/core_metrics.h"

@@ -15,7 +15,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -15,7 +15,6 @@
 #include "triton/core/tritonserver.h"
 
 #include <stdlib.h>
-#include <strings.h>
 
 /* SageMaker gives up an unload after 360 s. */
 #define UNLOAD_TIMEOUT_NS (350 * NS_PER_S)

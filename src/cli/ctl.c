@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/ctl.h"
 
-#include "base/mem.h"
 #include "cli/command_line.h"
 #include "cli/command_page.h"
 #include "cli/ctl_private.h"

@@ -9,7 +9,6 @@
 #include "codec/json_writer.h"
 #include "core_api/datatype.h"
 
-#include <string.h>
 
 /* ---- the request ----------------------------------------------------------------------------- */
 

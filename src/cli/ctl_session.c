@@ -2,7 +2,6 @@
 /* Requests of the `neso ctl` commands to the server, and what they have in common when they read
  * its answers (ctl_private.h). */
 #include "base/file.h"
-#include "base/mem.h"
 #include "cli/ctl_private.h"
 #include "codec/json_find.h"
 

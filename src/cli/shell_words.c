@@ -4,7 +4,6 @@
 #include "base/mem.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct splitter {

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* JSON to protobuf messages (pb_json.h). */
-#include "base/mem.h"
 #include "codec/base64.h"
 #include "codec/json_reader.h"
 #include "codec/pb_build.h"
 #include "codec/pb_json.h"
 
-#include <float.h>
 #include <math.h>
 
 /* The reader's path in the document, for errors: a chain on the stack. Its length is bounded, as

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 
-#include <string.h>
 
 #define ARENA_MAX_BYTES ((size_t)16 << 20)
 

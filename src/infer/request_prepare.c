@@ -8,7 +8,6 @@
 #include "infer/request.h"
 #include "infer/request_strings.h"
 
-#include <string.h>
 
 #define BATCH_NOTE                                                                                 \
         "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension "  \

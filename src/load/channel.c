@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "load/channel_private.h"
 
-#include <string.h>
 
 #define MAX_MESSAGE ((size_t)1 << 30)
 

@@ -3,11 +3,9 @@
  *
  * The frames of all calls of a round are gathered and sent together at its end. */
 #include "base/clock.h"
-#include "base/mem.h"
 #include "load/channel_private.h"
 #include "load/grpc_answer.h"
 
-#include <string.h>
 
 #define PREFIX_BYTES 5
 /* What is gathered before a write is begun at once, without waiting for the end of the round. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "load/input_json.h"
 
-#include "base/mem.h"
 #include "codec/base64.h"
 #include "codec/half_float.h"
 #include "codec/json_find.h"

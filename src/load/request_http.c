@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests of HTTP (KServe v2 with the binary tensor extension). */
-#include "base/mem.h"
 #include "codec/data_types.h"
 #include "codec/json_writer.h"
 #include "load/request_private.h"

@@ -10,7 +10,6 @@
 #include "net/loop_timer.h"
 
 #include <stdatomic.h>
-#include <string.h>
 #include <time.h>
 
 #define REST_NS (20 * NS_PER_MS)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "observe/openmetrics.h"
 
-#include "base/compiler.h"
 
 #include <string.h>
 

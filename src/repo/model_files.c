@@ -16,7 +16,6 @@
 #include "repo/uploaded_code.h"
 #include "store/store_copy.h"
 
-#include <string.h>
 
 struct error *model_source_fingerprint(const struct model_source *source,
                                        struct dir_fingerprint   **ret) {

@@ -4,7 +4,6 @@
 #include "base/map.h"
 #include "base/mem.h"
 
-#include <stdint.h>
 
 struct edges {
         struct node **nodes; /* owned array */

@@ -5,8 +5,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "config/batch_members.h"
-#include "config/config_check.h"
-#include "config/config_normalize.h"
 #include "gpu/gpu.h"
 #include "infer/scheduler.h"
 #include "repo/instance_start.h"

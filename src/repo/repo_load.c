@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Loads and unloads models on request and at the start (repo.h). */
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/model.h"

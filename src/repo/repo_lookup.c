@@ -10,7 +10,6 @@
 #include "repo/repo_compose.h"
 #include "repo/repo_private.h"
 
-#include <string.h>
 
 /* ---- resolving a name ------------------------------------------------------------------------ */
 

@@ -2,7 +2,6 @@
 #include "store/azure_setup.h"
 
 #include "base/mem.h"
-#include "base/strbuf.h"
 #include "codec/base64.h"
 #include "store/secret.h"
 #include "store/url_parts.h"

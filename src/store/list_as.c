@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/list_as.h"
 
-#include "base/mem.h"
 #include "codec/base64.h"
 #include "codec/url.h"
 #include "store/xml_reader.h"

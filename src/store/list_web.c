@@ -6,7 +6,6 @@
 #include "codec/json_reader.h"
 #include "store/store_list.h"
 
-#include <string.h>
 
 struct file_entry {
         struct str    path, etag;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/piece_transfer.h"
 
-#include "base/mem.h"
 #include "store/store.h"
 #include "store/store_hub.h"
 #include "store/store_kind.h"

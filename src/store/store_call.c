@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/random.h"
 #include "base/work_pool.h"
 #include "store/store.h"
@@ -12,7 +11,6 @@
 #include "store/store_retry.h"
 
 #include <string.h>
-#include <strings.h>
 
 #define MAX_REDIRECTS 5
 #define MAX_CODE_BYTES 64

@@ -5,7 +5,6 @@
 #include "base/lock.h"
 #include "base/mem.h"
 
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

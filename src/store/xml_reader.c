@@ -2,7 +2,6 @@
 #include "store/xml_reader.h"
 
 #include "base/dl.h"
-#include "base/mem.h"
 #include "base/strbuf.h"
 
 #include <expat.h>

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "codec/json_reader.h"
 #include "core_api/core_error.h"
