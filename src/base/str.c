@@ -59,6 +59,18 @@ struct str str_split(struct str s, char separator, struct str *ret_head) {
         return str_range(at + 1, s.len - head_len - 1);
 }
 
+bool str_next(struct str *rest, char separator, struct str *ret) {
+        if (rest->ptr == NULL)
+                return false;
+        *rest = str_split(*rest, separator, ret);
+        return true;
+}
+
+void str_lower(char *text) {
+        for (; *text != '\0'; text++)
+                *text = lower(*text);
+}
+
 bool str_to_u64(struct str s, uint64_t *ret) {
         uint64_t value = 0;
 

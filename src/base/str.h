@@ -48,6 +48,15 @@ struct str str_trim(struct str s); /* without leading and trailing blanks and ta
  * Returns the text after it, with ptr NULL when there was no separator. */
 struct str str_split(struct str s, char separator, struct str *ret_head);
 
+/* Takes the next part from *rest; false after the last one. There is one more part than separators, and
+ * none when ptr is NULL. */
+bool str_next(struct str *rest, char separator, struct str *ret);
+/* Loops over these parts; declares `struct str part`. */
+#define STR_FOR_EACH(text, separator, part)                                                        \
+        for (struct str part##_rest_ = (text), part; str_next(&part##_rest_, separator, &part);)
+
+void str_lower(char *text); /* ASCII */
+
 /* Parses decimal, the whole of s, no sign for u64; false on malformed or empty text and on
  * overflow. */
 bool str_to_u64(struct str s, uint64_t *ret);

@@ -9,7 +9,6 @@
 #include "codec/json_writer.h"
 #include "core_api/datatype.h"
 
-
 /* ---- the request ----------------------------------------------------------------------------- */
 
 /* Returns the value of "NAME=VALUE" for the name; ptr NULL when there is none. */

@@ -34,7 +34,6 @@ struct text_table {
         size_t                    n_columns;
         char                    **cells; /* owned, as is each cell; row by row, the heads first */
         size_t                    n_cells;
-        size_t                    cap_cells;
 };
 
 void text_table_init(struct text_table *t, const struct text_column *columns, size_t n_columns);

@@ -3,7 +3,6 @@
 
 #include "codec/pb_field.h"
 
-
 void pb_doubts_init(struct pb_doubts *d, struct arena *arena) {
         *d = (struct pb_doubts){ .arena = arena };
 }

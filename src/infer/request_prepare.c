@@ -8,7 +8,6 @@
 #include "infer/request.h"
 #include "infer/request_strings.h"
 
-
 #define BATCH_NOTE                                                                                 \
         "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension "  \
         "to be prepended to each input shape. If you want to specify the full shape including "    \

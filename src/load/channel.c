@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "load/channel_private.h"
 
-
 #define MAX_MESSAGE ((size_t)1 << 30)
 
 void call_init(struct call *c, const struct call_ops *ops) {

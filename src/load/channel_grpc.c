@@ -6,7 +6,6 @@
 #include "load/channel_private.h"
 #include "load/grpc_answer.h"
 
-
 #define PREFIX_BYTES 5
 /* What is gathered before a write is begun at once, without waiting for the end of the round. */
 #define MAX_GATHERED ((size_t)256 << 10)

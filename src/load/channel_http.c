@@ -4,7 +4,6 @@
 #include "codec/json_find.h"
 #include "load/channel_private.h"
 
-
 static void on_open(struct channel *ch) {
         http_response_init(&ch->response);
 }

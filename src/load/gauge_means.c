@@ -61,10 +61,9 @@ static void read_sample(struct gauge_means *g, struct str gauge, struct str line
 }
 
 void gauge_means_add(struct gauge_means *g, struct str page) {
-        struct str gauge = { 0 }, line;
+        struct str gauge = { 0 };
 
-        while (page.ptr != NULL && page.len > 0) {
-                page = str_split(page, '\n', &line);
+        STR_FOR_EACH(page, '\n', line) {
                 if (line.len > 0 && line.ptr[0] == '#') {
                         if (str_starts(line, STR_LIT("# TYPE ")))
                                 gauge = gauge_of(line);

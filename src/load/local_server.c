@@ -15,19 +15,16 @@
 
 /* The inode of the socket that listens on the port, from a table of the kernel (proc_net_tcp(5)). */
 static uint64_t inode_in(const char *table, uint16_t port) {
-        AUTO_STRBUF text = { .max = MAX_TABLE };
-        struct str  left, line;
+        AUTO_STRBUF text = { 0 };
+        AUTO_ERROR  err = file_read(table, MAX_TABLE, &text);
 
-        AUTO_ERROR err = file_read(table, MAX_TABLE, &text);
         if (err != NULL)
                 return 0;
-        for (left = strbuf_str(&text); left.ptr != NULL && left.len > 0;) {
+        STR_FOR_EACH(strbuf_str(&text), '\n', line) {
                 unsigned           local_port, state;
                 unsigned long long inode;
-                AUTO_CHARS         row = NULL;
+                AUTO_CHARS         row = mem_strndup(line.ptr, line.len);
 
-                left = str_split(left, '\n', &line);
-                row = mem_strndup(line.ptr, line.len);
                 if (sscanf(row, "%*d: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*s %*s %llu",
                            &local_port, &state, &inode) == 3 &&
                     local_port == port && state == 0x0a)

@@ -99,13 +99,8 @@ static struct error *make_words(const struct prompt_options *o, struct prompt_se
 /* ---- a file ------------------------------------------------------------------------------------ */
 
 static struct error *read_lines(const char *path, struct prompt_set *s) {
-        struct str left, line;
-        size_t     cap = 0;
-
         TRY(error_wrap(file_read(path, PROMPT_SET_MAX_BYTES, &s->text), "--prompts"));
-        left = strbuf_str(&s->text);
-        while (left.ptr != NULL && left.len > 0) {
-                left = str_split(left, '\n', &line);
+        STR_FOR_EACH(strbuf_str(&s->text), '\n', line) {
                 while (line.len > 0 && line.ptr[line.len - 1] == '\r')
                         line.len--;
                 line = str_trim(line);
@@ -114,10 +109,7 @@ static struct error *read_lines(const char *path, struct prompt_set *s) {
                 if (!str_is_utf8(line))
                         return error_new(ERR_INVALID_ARG, "--prompts: prompt %zu of %s is no UTF-8",
                                          s->n + 1, path);
-                if (s->n == cap) {
-                        cap = cap > 0 ? 2 * cap : 64;
-                        s->items = mem_realloc(s->items, cap * sizeof(*s->items));
-                }
+                s->items = mem_grow(s->items, s->n, sizeof(*s->items));
                 s->items[s->n++] = line;
         }
         return s->n > 0 ? NULL : error_new(ERR_INVALID_ARG, "--prompts: %s has no prompt", path);

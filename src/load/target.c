@@ -111,8 +111,7 @@ static void put_header(struct target *t, struct str name, struct str value) {
                 strbuf_printf(&t->headers, "%.*s: %.*s\r\n", STR_ARG(name), STR_ARG(value));
                 return;
         }
-        for (char *c = lower; *c != '\0'; c++)
-                *c = (char)tolower((unsigned char)*c);
+        str_lower(lower);
         h2_block_put(&t->headers, str_of(lower), value);
 }
 

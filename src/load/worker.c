@@ -40,7 +40,7 @@ struct worker {
         struct worker_options o;
         struct channel_shard  shard;
         struct lane         **lanes; /* owned */
-        size_t                n_lanes, cap_lanes;
+        size_t                n_lanes;
         struct channel      **channels; /* owned */
         size_t                n_channels;
         struct list           idle, resting; /* struct lane */
@@ -434,10 +434,7 @@ static struct lane *add_lane(struct worker *w) {
         call_init(&l->call, &call_ops);
         l->worker = w;
         l->channel = channel_for(w, w->n_lanes);
-        if (w->n_lanes == w->cap_lanes) {
-                w->cap_lanes = w->cap_lanes > 0 ? 2 * w->cap_lanes : 64;
-                w->lanes = mem_realloc(w->lanes, w->cap_lanes * sizeof(*w->lanes));
-        }
+        w->lanes = mem_grow(w->lanes, w->n_lanes, sizeof(*w->lanes));
         w->lanes[w->n_lanes++] = l;
         return l;
 }
@@ -454,7 +451,7 @@ static void drop_lanes(struct worker *w) {
         free(w->lanes);
         w->channels = NULL;
         w->lanes = NULL;
-        w->n_lanes = w->cap_lanes = w->n_channels = w->n_busy = 0;
+        w->n_lanes = w->n_channels = w->n_busy = 0;
         list_init(&w->idle);
         list_init(&w->resting);
         loop_timer_cancel(&w->rest);

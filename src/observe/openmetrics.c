@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "observe/openmetrics.h"
 
-
 #include <string.h>
 
 #define HELP "# HELP "
@@ -77,10 +76,7 @@ void openmetrics_convert(struct str page, struct strbuf *out) {
         struct str help = STR_LIT("");
         bool       is_histogram = false;
 
-        while (page.len > 0) {
-                struct str line;
-
-                page = str_split(page, '\n', &line);
+        STR_FOR_EACH(page, '\n', line) {
                 if (str_starts(line, STR_LIT(HELP)))
                         help = str_after(line, strlen(HELP));
                 else if (str_starts(line, STR_LIT(TYPE)))

@@ -6,7 +6,6 @@
 #include "codec/json_writer.h"
 #include "openai/openai_error.h"
 
-
 /* A number of the members of an answer or of a choice fits in the arena; texts are ranges. */
 #define MAX_MEMBERS 64
 

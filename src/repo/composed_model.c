@@ -12,7 +12,6 @@
 #include "repo/model_kind.h"
 #include "repo/repo.h"
 
-
 struct error *composed_model_new(struct loaded_model *l, struct composed_model **ret) {
         struct model_needs     needs;
         struct composed_model *c;

@@ -16,7 +16,6 @@
 #include "repo/uploaded_code.h"
 #include "store/store_copy.h"
 
-
 struct error *model_source_fingerprint(const struct model_source *source,
                                        struct dir_fingerprint   **ret) {
         return source->copy != NULL ? dir_fingerprint_of_copy(source->copy, ret)

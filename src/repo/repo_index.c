@@ -13,11 +13,7 @@
 #include <stdio.h>
 
 static struct repo_index_entry *add_entry(struct repo_index *index, const struct model_key *key) {
-        if (index->n_entries == index->cap_entries) {
-                index->cap_entries = index->cap_entries > 0 ? index->cap_entries * 2 : 64;
-                index->entries =
-                        mem_realloc(index->entries, index->cap_entries * sizeof(index->entries[0]));
-        }
+        index->entries = mem_grow(index->entries, index->n_entries, sizeof(index->entries[0]));
         index->entries[index->n_entries] = (struct repo_index_entry){ .name = key->name,
                                                                       .namespace = key->namespace,
                                                                       .version = -1 };

@@ -9,7 +9,6 @@
 #include "config/ensemble_models.h"
 #include "server/model_check.h"
 
-
 enum visit { NOT_VISITED, VISITING, VISITED };
 
 struct checked_model {

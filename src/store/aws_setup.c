@@ -6,7 +6,6 @@
 #include "store/secret.h"
 #include "store/url_parts.h"
 
-
 #define CONTAINER_HOST "http://169.254.170.2"
 #define INSTANCE_HOST "http://169.254.169.254"
 #define DEFAULT_REGION "us-east-1"

@@ -64,16 +64,13 @@ static struct error *read_name(struct page *p, struct str text) {
                 strbuf_put(&p->name, text.ptr, text.len);
                 return NULL;
         }
-        while (text.ptr != NULL) {
-                struct str part, rest = str_split(text, '+', &part);
-
+        STR_FOR_EACH(text, '+', part) {
+                if (part.ptr != text.ptr)
+                        strbuf_putc(&p->name, ' ');
                 if (!url_decode(part, &p->name))
                         return error_new_text(ERR_INVALID_ARG,
                                               "an object of the listing has a name whose escapes "
                                               "are not valid");
-                if (rest.ptr != NULL)
-                        strbuf_putc(&p->name, ' ');
-                text = rest;
         }
         return NULL;
 }

@@ -6,7 +6,6 @@
 #include "codec/json_reader.h"
 #include "store/store_list.h"
 
-
 struct file_entry {
         struct str    path, etag;
         uint64_t      size;

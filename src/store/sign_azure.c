@@ -50,12 +50,6 @@ static void put_own_headers(struct store_request *r, struct strbuf *out) {
         }
 }
 
-static void lower(char *text) {
-        for (; *text != '\0'; text++)
-                if (*text >= 'A' && *text <= 'Z')
-                        *text = (char)(*text - 'A' + 'a');
-}
-
 /* Parameters with the same name make one line, with their values in order. */
 static struct error *put_resource(const struct store_keys *keys, const struct url_parts *url,
                                   struct arena *arena, struct strbuf *out) {
@@ -64,7 +58,7 @@ static struct error *put_resource(const struct store_keys *keys, const struct ur
 
         TRY(url_parameters_read(url->query, arena, p, &n));
         for (size_t i = 0; i < n; i++)
-                lower(p[i].name);
+                str_lower(p[i].name);
         url_parameters_sort(p, n);
         strbuf_printf(out, "/%s", keys->id);
         strbuf_put(out, url->path.len > 0 ? url->path.ptr : "/", MAX(url->path.len, (size_t)1));

@@ -39,18 +39,10 @@ static struct {
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
-static char *lower(const char *text) {
-        char *copy = mem_strdup(text);
-
-        for (char *c = copy; *c != '\0'; c++)
-                if (*c >= 'A' && *c <= 'Z')
-                        *c = (char)(*c - 'A' + 'a');
-        return copy;
-}
-
 void store_request_add(struct store_request *r, const char *name, const char *value) {
         r->headers = mem_realloc(r->headers, (r->n_headers + 1) * sizeof(*r->headers));
-        r->headers[r->n_headers++] = (struct store_header){ lower(name), mem_strdup(value) };
+        r->headers[r->n_headers] = (struct store_header){ mem_strdup(name), mem_strdup(value) };
+        str_lower(r->headers[r->n_headers++].name);
 }
 
 void store_request_set(struct store_request *r, const char *name, const char *value) {
@@ -231,9 +223,7 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *userp) {
         a->headers = mem_realloc(a->headers, (a->n_headers + 1) * sizeof(*a->headers));
         a->headers[a->n_headers] = (struct store_header){ mem_strndup(name.ptr, name.len),
                                                           mem_strndup(value.ptr, value.len) };
-        for (char *c = a->headers[a->n_headers++].name; *c != '\0'; c++)
-                if (*c >= 'A' && *c <= 'Z')
-                        *c = (char)(*c - 'A' + 'a');
+        str_lower(a->headers[a->n_headers++].name);
         return size * n;
 }
 

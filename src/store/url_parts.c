@@ -79,19 +79,16 @@ static char *decode(struct str text, struct arena *arena) {
 
 struct error *url_parameters_read(struct str query, struct arena *arena, struct url_parameter *ret,
                                   size_t *ret_n) {
-        struct str rest = query, part;
-        size_t     n = 0;
+        size_t n = 0;
 
-        while (rest.ptr != NULL && rest.len > 0) {
-                struct str name, value;
+        STR_FOR_EACH(query, '&', part) {
+                struct str name, value = str_split(part, '=', &name);
 
-                rest = str_split(rest, '&', &part);
                 if (part.len == 0)
                         continue;
                 if (n == URL_MAX_PARAMETERS)
                         return error_new(ERR_INVALID_ARG, "a request has more than %d parameters",
                                          URL_MAX_PARAMETERS);
-                value = str_split(part, '=', &name);
                 ret[n].name = decode(name, arena);
                 ret[n].value = decode(value, arena);
                 if (ret[n].name == NULL || ret[n].value == NULL)

@@ -103,10 +103,7 @@ static struct shown_model *add_model(struct dashboard *d, struct str name, struc
         m->reason = mem_strdup("");
         m->id = d->next_id++;
         m->state_seq = d->seq;
-        if (d->n_models == d->cap_models) {
-                d->cap_models = d->cap_models > 0 ? d->cap_models * 2 : 64;
-                d->models = mem_realloc(d->models, d->cap_models * sizeof(struct shown_model *));
-        }
+        d->models = mem_grow(d->models, d->n_models, sizeof(struct shown_model *));
         d->models[d->n_models++] = m;
         map_set(&d->by_key, key, m);
         free((char *)(uintptr_t)key.ptr);
