@@ -54,15 +54,6 @@ static struct error *on_element_begin(void *userp, struct str path) {
         return NULL;
 }
 
-static void read_md5(struct page *p, struct str text) {
-        AUTO_STRBUF bytes = { .max = 64 };
-
-        if (!base64_decode(text, &bytes) || bytes.len != STORE_LIST_MD5_BYTES)
-                return;
-        memcpy(p->md5, bytes.ptr, STORE_LIST_MD5_BYTES);
-        p->has_md5 = true;
-}
-
 /* The listing has it without the quotes that the headers ETag and If-Match have. */
 static void put_etag(struct page *p, struct str text) {
         bool is_bare = text.len > 0 && text.ptr[text.len - 1] != '"';
@@ -97,7 +88,7 @@ static void read_property(struct page *p, struct str name, struct str text) {
         else if (str_equal_nocase(name, STR_LIT("Etag")))
                 put_etag(p, text);
         else if (str_is(name, "Content-MD5"))
-                read_md5(p, text);
+                p->has_md5 = base64_decode_exactly(text, p->md5, STORE_LIST_MD5_BYTES);
         else if (str_is(name, "ResourceType"))
                 p->is_folder = str_is(text, "directory");
 }

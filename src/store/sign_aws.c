@@ -79,24 +79,11 @@ static void put_value(struct strbuf *out, const char *value) {
                         strbuf_putc(out, text.ptr[i]);
 }
 
-static int compare_headers(const void *a, const void *b) {
-        const struct store_header *left = a, *right = b;
-
-        return strcmp(left->name, right->name);
-}
-
-static bool has_header(const struct store_request *r, const char *name) {
-        for (size_t i = 0; i < r->n_headers; i++)
-                if (strcmp(r->headers[i].name, name) == 0)
-                        return true;
-        return false;
-}
-
 /* Puts the headers, sorted, and collects their names. Their order in the request does not matter. */
 static void put_headers(struct signing *s) {
         struct store_request *r = s->request;
 
-        qsort(r->headers, r->n_headers, sizeof(*r->headers), compare_headers);
+        store_request_sort_headers(r);
         for (size_t i = 0; i < r->n_headers; i++) {
                 strbuf_printf(&s->canonical, "%s:", r->headers[i].name);
                 put_value(&s->canonical, r->headers[i].value);
@@ -109,7 +96,7 @@ static void add_headers(struct signing *s) {
         const struct store_keys *k = s->signer->keys;
         AUTO_CHARS               host = mem_strndup(s->url.host.ptr, s->url.host.len);
 
-        if (!has_header(s->request, "host"))
+        if (store_header_find(s->request->headers, s->request->n_headers, "host") == NULL)
                 store_request_add(s->request, "host", host);
         store_request_set(s->request, "x-amz-date", s->time);
         if (strcmp(s->signer->service, "s3") == 0)

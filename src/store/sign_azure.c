@@ -10,38 +10,31 @@
 
 #define MAX_TEXT_BYTES (1u << 20)
 
-static const char *find_header(const struct store_request *r, const char *name) {
-        for (size_t i = 0; i < r->n_headers; i++)
-                if (strcmp(r->headers[i].name, name) == 0)
-                        return r->headers[i].value;
-        return "";
+static void put_header(const struct store_request *r, const char *name, struct strbuf *out) {
+        const char *value = store_header_find(r->headers, r->n_headers, name);
+
+        strbuf_printf(out, "%s\n", value != NULL ? value : "");
 }
 
 /* The headers that the signature has by position. "date" is empty, since x-ms-date stands for it. */
 static void put_plain_headers(const struct store_request *r, struct strbuf *out) {
         static const char *const before[] = { "content-encoding", "content-language" };
-        static const char *const after[] = { "content-md5",         "content-type", NULL,
+        static const char *const after[] = { "content-md5",         "content-type", "date",
                                              "if-modified-since",   "if-match",     "if-none-match",
                                              "if-unmodified-since", "range" };
 
         strbuf_printf(out, "%s\n", r->method);
         for (size_t i = 0; i < ARRAY_LEN(before); i++)
-                strbuf_printf(out, "%s\n", find_header(r, before[i]));
+                put_header(r, before[i], out);
         if (r->body.len > 0)
                 strbuf_printf(out, "%zu", r->body.len);
         strbuf_putc(out, '\n');
         for (size_t i = 0; i < ARRAY_LEN(after); i++)
-                strbuf_printf(out, "%s\n", after[i] != NULL ? find_header(r, after[i]) : "");
-}
-
-static int compare_headers(const void *a, const void *b) {
-        const struct store_header *left = a, *right = b;
-
-        return strcmp(left->name, right->name);
+                put_header(r, after[i], out);
 }
 
 static void put_own_headers(struct store_request *r, struct strbuf *out) {
-        qsort(r->headers, r->n_headers, sizeof(*r->headers), compare_headers);
+        store_request_sort_headers(r);
         for (size_t i = 0; i < r->n_headers; i++) {
                 struct str value = str_trim(str_of(r->headers[i].value));
 

@@ -81,8 +81,7 @@ struct error *cache_key_of(const char *origin, const char *address, struct str e
         unsigned char digest[DIGEST_SHA256_BYTES];
 
         TRY(digest_of(DIGEST_SHA256, str_of(text), digest));
-        for (size_t i = 0; i < sizeof(digest); i++)
-                snprintf(ret + 2 * i, 3, "%02x", digest[i]);
+        digest_print_hex(digest, sizeof(digest), ret);
         return NULL;
 }
 

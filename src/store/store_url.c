@@ -172,20 +172,16 @@ static char *print(const struct parts *p, const struct store_url *u) {
         return strbuf_take(&text);
 }
 
-static char *copy(struct str s) {
-        return mem_strndup(s.ptr != NULL ? s.ptr : "", s.len);
-}
-
 static void fill_url(const struct parts *p, struct store_url *u) {
         AUTO_STRBUF path = { 0 };
 
         put_path(&path, p->path);
         u->kind = p->kind;
         u->is_tls = p->is_tls;
-        u->host = copy(p->host);
+        u->host = mem_strndup(p->host.ptr, p->host.len);
         u->bucket = p->account.len > 0
                             ? mem_printf("%.*s/%.*s", STR_ARG(p->account), STR_ARG(p->bucket))
-                            : copy(p->bucket);
+                            : mem_strndup(p->bucket.ptr, p->bucket.len);
         u->path = strbuf_take(&path);
         u->text = print(p, u);
 }

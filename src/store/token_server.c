@@ -131,6 +131,17 @@ struct error *token_server_ask(struct store_request *r, struct store_answer *ret
         return err;
 }
 
+struct error *token_end_sources(struct error *err, int status, bool is_required,
+                                struct store_keys **ret) {
+        bool is_absent = status == 0 || (status >= 400 && status < 500 && status != 429);
+
+        if (err == NULL || is_required || !is_absent)
+                return err;
+        error_free(err);
+        *ret = store_keys_anonymous();
+        return NULL;
+}
+
 /* ---- answers ------------------------------------------------------------------------------- */
 
 char *token_json_text(struct str json, const char *path) {
@@ -143,7 +154,7 @@ char *token_json_text(struct str json, const char *path) {
         secret_buf_init(&room, json.len + ARENA_ALIGNMENT, 0);
         arena_init(&arena, room.ptr, room.cap, 0);
         text = json_find_text(json, path, &arena);
-        copy = mem_strndup(text.ptr != NULL ? text.ptr : "", text.len);
+        copy = mem_strndup(text.ptr, text.len);
         arena_done(&arena);
         return copy;
 }

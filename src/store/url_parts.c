@@ -40,6 +40,15 @@ bool url_parts_read(struct str url, struct url_parts *ret) {
         return true;
 }
 
+struct error *url_check(const char *url, const char *name) {
+        struct url_parts p;
+
+        if (url_parts_read(str_of(url), &p) && p.query.len == 0)
+                return NULL;
+        return error_new(ERR_INVALID_ARG, "%s is not a URL with http:// or https:// and a host",
+                         name);
+}
+
 static struct str cut_port(struct str host) {
         struct str name;
 
