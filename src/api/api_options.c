@@ -192,9 +192,8 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize(
 /* ---- caches --------------------------------------------------------------------------------- */
 
 static struct error *check_is_object(const char *cache_name, const char *json) {
-        struct json_reader reader;
+        struct json_reader reader = json_reader_of(str_of(json));
 
-        json_reader_init(&reader, str_of(json));
         if (json_peek(&reader) != JSON_OBJECT)
                 return error_new(ERR_INVALID_ARG,
                                  "configuration of cache '%s' is not a JSON object", cache_name);

@@ -139,7 +139,7 @@ static void put_escaped(struct strbuf *line, struct str message, bool is_quoted)
                 } else {
                         strbuf_put(line, message.ptr, step);
                 }
-                message = str_range(message.ptr + step, message.len - step);
+                message = str_skip(message, step);
         }
 }
 

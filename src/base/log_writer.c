@@ -85,7 +85,7 @@ static size_t write_all(int fd, struct str text) {
         size_t      n_out = 0;
 
         while (n_out < text.len) {
-                struct str rest = str_range(text.ptr + n_out, text.len - n_out);
+                struct str rest = str_skip(text, n_out);
                 ssize_t    n = write(fd, rest.ptr, next_piece(rest, is_file));
 
                 if (n < 0 && errno == EINTR)
@@ -123,7 +123,7 @@ static bool write_counted(int fd, struct str text, bool counted, struct batch_en
                 return true;
         end->refused.error = errno;
         if (counted)
-                end->n_more += count_ends(str_range(text.ptr + n_out, text.len - n_out));
+                end->n_more += count_ends(str_skip(text, n_out));
         return false;
 }
 
@@ -408,8 +408,8 @@ static bool has_room_locked(enum log_line_kind kind, size_t bytes) {
 static void keep_locked(enum log_line_kind kind, struct str line, struct str end, size_t n_out) {
         size_t n_of_line = MIN(n_out, line.len);
 
-        line = str_range(line.ptr + n_of_line, line.len - n_of_line);
-        end = str_range(end.ptr + (n_out - n_of_line), end.len - (n_out - n_of_line));
+        line = str_skip(line, n_of_line);
+        end = str_skip(end, n_out - n_of_line);
         if (line.len + end.len == 0)
                 return;
         if (writer.is_stuck || (n_out == 0 && !has_room_locked(kind, line.len + end.len)) ||

@@ -94,7 +94,7 @@ bool str_to_i64(struct str s, int64_t *ret) {
         uint64_t magnitude;
 
         if (is_negative)
-                s = str_range(s.ptr + 1, s.len - 1);
+                s = str_skip(s, 1);
         if (!str_to_u64(s, &magnitude))
                 return false;
         if (magnitude > (uint64_t)INT64_MAX + (is_negative ? 1 : 0))
@@ -167,7 +167,7 @@ bool str_is_utf8(struct str s) {
                         step = str_utf8_first(s);
                 if (step == 0)
                         return false;
-                s = str_range(s.ptr + step, s.len - step);
+                s = str_skip(s, step);
         }
         return true;
 }

@@ -27,6 +27,11 @@ static inline struct str str_range(const char *ptr, size_t len) {
         return (struct str){ ptr, len };
 }
 
+/* Without its first n bytes; n is at most its length. */
+static inline struct str str_skip(struct str s, size_t n) {
+        return (struct str){ s.ptr + n, s.len - n };
+}
+
 static inline bool str_equal(struct str a, struct str b) {
         return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }

@@ -278,16 +278,14 @@ static bool is_leaving(struct hosted_models *h, const char *name) {
         struct TRITONSERVER_Message *index;
         const char                  *text;
         size_t                       len;
-        struct arena                 arena;
+        AUTO_ARENA                   arena = arena_of(0);
         bool                         found;
         AUTO_ERROR                   err = model_query_ask(&query, h->core, &index);
 
         if (err != NULL)
                 return false;
-        arena_init(&arena, NULL, 0, 0);
         err = core_error_take(TRITONSERVER_MessageSerializeToJson(index, &text, &len));
         found = err == NULL && is_leaving_in(str_range(text, len), name, &arena);
-        arena_done(&arena);
         core_error_drop(TRITONSERVER_MessageDelete(index));
         return found;
 }

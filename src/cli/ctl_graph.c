@@ -76,10 +76,9 @@ static void add_reader(struct ctl *c, struct graph *g, const struct end *end) {
 /* {"<name in the model>": "<name in the ensemble>"} */
 static void read_map(struct ctl *c, struct str json, struct graph *g, unsigned step,
                      void (*add)(struct ctl *, struct graph *, const struct end *)) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(json);
         struct str         key;
 
-        json_reader_init(&r, json);
         if (json_peek(&r) != JSON_OBJECT)
                 return;
         for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
@@ -191,7 +190,7 @@ static const struct text_column edge_columns[] = {
 };
 
 static void print_text(struct ctl *c, const struct graph *g) {
-        struct text_table t;
+        AUTO_TEXT_TABLE t, edges;
 
         strbuf_printf(&c->out, "%s %.*s\n\n", g->kind, STR_ARG(g->name));
         text_table_init(&t, step_columns, ARRAY_LEN(step_columns));
@@ -202,15 +201,13 @@ static void print_text(struct ctl *c, const struct graph *g) {
                 text_table_put(&t, s->ready); /* text_table_print() leaves out an empty column */
         }
         text_table_print(&t, &c->out);
-        text_table_done(&t);
         strbuf_putc(&c->out, '\n');
-        text_table_init(&t, edge_columns, ARRAY_LEN(edge_columns));
+        text_table_init(&edges, edge_columns, ARRAY_LEN(edge_columns));
         for (const struct edge *e = g->edges; e != NULL; e = e->next) {
-                put_end(c, &t, g, e->from, e->from_tensor);
-                put_end(c, &t, g, e->to, e->to_tensor);
+                put_end(c, &edges, g, e->from, e->from_tensor);
+                put_end(c, &edges, g, e->to, e->to_tensor);
         }
-        text_table_print(&t, &c->out);
-        text_table_done(&t);
+        text_table_print(&edges, &c->out);
 }
 
 /* ---- for Graphviz ---------------------------------------------------------------------------- */

@@ -67,9 +67,7 @@ struct infer_request {
 
 static struct error *given_values(struct ctl *c, struct str given, struct str *ret) {
         if (given.len > 0 && *given.ptr == '@')
-                return ctl_read_file(c,
-                                     arena_str(&c->arena, str_range(given.ptr + 1, given.len - 1)),
-                                     ret);
+                return ctl_read_file(c, arena_str(&c->arena, str_skip(given, 1)), ret);
         *ret = given;
         return NULL;
 }
@@ -104,9 +102,8 @@ static struct error *make_values(struct ctl *c, const struct model_tensor *t, st
 
 /* A value that is not an array is sent as an array of one. */
 static void put_json_values(struct json_writer *w, struct str values) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(values);
 
-        json_reader_init(&r, values);
         json_key(w, "data");
         if (json_peek(&r) == JSON_ARRAY) {
                 json_put_raw(w, values);
@@ -238,10 +235,9 @@ static struct error *take_binary(struct ctl *c, struct output *o, struct str *le
 
 /* Prints the first values of a flat array, and their number when not all are printed. */
 static void print_values(const struct ctl *c, struct str json, struct strbuf *out) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(json);
         uint64_t           n = 0;
 
-        json_reader_init(&r, json);
         strbuf_putc(out, '[');
         for (json_enter_array(&r); json_next_element(&r); n++) {
                 struct str value = json_skip(&r);
@@ -301,15 +297,12 @@ static const struct text_column output_columns[] = {
 };
 
 static struct error *print_answer_table(struct ctl *c, struct str json, struct str binary) {
-        struct text_table t;
-        struct error     *err;
+        AUTO_TEXT_TABLE t;
 
         text_table_init(&t, output_columns, ARRAY_LEN(output_columns));
-        err = each_output(c, json_find(json, "outputs"), binary, put_output_row, &t);
-        if (err == NULL)
-                text_table_print(&t, &c->out);
-        text_table_done(&t);
-        return err;
+        TRY(each_output(c, json_find(json, "outputs"), binary, put_output_row, &t));
+        text_table_print(&t, &c->out);
+        return NULL;
 }
 
 /* Prints the answer, in which bytes have become values. */
@@ -357,7 +350,7 @@ static struct error *send_request(struct ctl *c, struct infer_request *q) {
         }
         length = length > 0 && length <= body.len ? length : body.len;
         json = str_range(body.ptr, length);
-        binary = str_range(body.ptr + length, body.len - length);
+        binary = str_skip(body, length);
         TRY(ctl_check_answer(c, json, JSON_OBJECT));
         return c->is_json ? print_answer_json(c, json, binary)
                           : print_answer_table(c, json, binary);

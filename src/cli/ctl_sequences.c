@@ -9,9 +9,8 @@
 static void put_id(const struct json_row *row, const char *path, const char *second,
                    struct text_table *t) {
         struct str         id = json_find(row->object, path);
-        struct json_reader r;
+        struct json_reader r = json_reader_of(id);
 
-        json_reader_init(&r, id);
         if (json_peek(&r) == JSON_STRING)
                 text_table_printf(t, "\"%.*s\"",
                                   STR_ARG(json_find_text(row->object, path, row->arena)));

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cli/ctl_private.h"
 #include "codec/json_find.h"
+#include "codec/url.h"
 
 #include <string.h>
 
@@ -46,20 +47,10 @@ struct error *ctl_get(struct ctl *c, const char *path, struct str *ret_body) {
         return ctl_ask(c, &(struct http_question){ .path = path }, ret_body, NULL);
 }
 
-/* A name with non-ASCII characters is percent-encoded as a whole. In any other name a '%' stands
- * for itself. */
 char *ctl_escape(struct ctl *c, const char *part) {
-        const char *escaped = str_is_plain(str_of(part)) ? "#?/" : "#?/%";
         AUTO_STRBUF out = { 0 };
 
-        for (; *part != '\0'; part++) {
-                unsigned char b = (unsigned char)*part;
-
-                if (b > ' ' && b < 0x7f && strchr(escaped, b) == NULL)
-                        strbuf_putc(&out, (char)b);
-                else
-                        strbuf_printf(&out, "%%%02X", b);
-        }
+        url_put_name(str_of(part), &out);
         return arena_strdup(&c->arena, strbuf_cstr(&out));
 }
 

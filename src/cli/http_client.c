@@ -52,7 +52,7 @@ static struct str host_of(const char *url) {
         while (memchr(host.ptr, '@', host.len) != NULL)
                 host = str_split(host, '@', &user);
         if (host.len > 0 && host.ptr[0] == '[') {
-                host = str_range(host.ptr + 1, host.len - 1);
+                host = str_skip(host, 1);
                 str_split(host, ']', &host);
         } else {
                 str_split(host, ':', &host);

@@ -163,7 +163,7 @@ static void print_options(const struct migration *m, struct strbuf *out) {
                                                       { "VERDICT", TEXT_LEFT },
                                                       { "WHY", TEXT_LEFT } };
         const struct migrated_command  *c = m->command;
-        struct text_table               t;
+        AUTO_TEXT_TABLE                 t;
 
         text_table_init(&t, columns, ARRAY_LEN(columns));
         for (size_t i = 0; i < c->n_items; i++) {
@@ -174,7 +174,6 @@ static void print_options(const struct migration *m, struct strbuf *out) {
                 text_table_put(&t, str_of(c->items[i].why != NULL ? c->items[i].why : ""));
         }
         text_table_print(&t, out);
-        text_table_done(&t);
 }
 
 /* The words in front of the options that were not read, without the program's name. */

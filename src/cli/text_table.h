@@ -38,6 +38,7 @@ struct text_table {
 
 void text_table_init(struct text_table *t, const struct text_column *columns, size_t n_columns);
 void text_table_done(struct text_table *t);
+#define AUTO_TEXT_TABLE CLEANUP(text_table_done) struct text_table
 
 /* Each adds the next cell. Control characters become blanks: text from a peer stays on its line. */
 void text_table_put(struct text_table *t, struct str text);

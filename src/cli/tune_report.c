@@ -62,8 +62,8 @@ static void put_row(const struct tune_model *m, const struct tune_trial *trial,
 }
 
 static void put_table(const struct tune_model *m, struct strbuf *out) {
-        size_t           *ranks = mem_alloc((m->search.n_trials + 1) * sizeof(*ranks));
-        struct text_table t;
+        size_t         *ranks = mem_alloc((m->search.n_trials + 1) * sizeof(*ranks));
+        AUTO_TEXT_TABLE t;
 
         tune_search_rank(&m->search, ranks);
         text_table_init(&t, columns, ARRAY_LEN(columns));
@@ -72,7 +72,6 @@ static void put_table(const struct tune_model *m, struct strbuf *out) {
         strbuf_printf(out, "%s: %zu of %zu configurations\n", m->name, m->search.n_trials,
                       tune_space_count(&m->space));
         text_table_print(&t, out);
-        text_table_done(&t);
         strbuf_putc(out, '\n');
         free(ranks);
 }

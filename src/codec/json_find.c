@@ -2,9 +2,8 @@
 #include "codec/json_find.h"
 
 struct error *json_check(struct str json, enum json_type type) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(json);
 
-        json_reader_init(&r, json);
         if (json_peek(&r) != type)
                 type == JSON_ARRAY ? json_enter_array(&r) : json_enter_object(&r);
         json_skip(&r);
@@ -15,10 +14,9 @@ struct error *json_check(struct str json, enum json_type type) {
 }
 
 static struct str find_member(struct str object, struct str name) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(object);
         struct str         key;
 
-        json_reader_init(&r, object);
         if (json_peek(&r) == JSON_OBJECT)
                 for (json_enter_object(&r); json_next_key(&r, NULL, &key);) {
                         struct str value = json_skip(&r);

@@ -83,7 +83,7 @@ static struct error *out_of_range(const ProtobufCFieldDescriptor *field,
 static bool read_plain_integer(struct str text, struct json_number *ret) {
         bool has_sign = text.len > 0 && (text.ptr[0] == '-' || text.ptr[0] == '+');
 
-        if (!str_to_u64(str_range(text.ptr + has_sign, text.len - has_sign), &ret->magnitude))
+        if (!str_to_u64(str_skip(text, has_sign), &ret->magnitude))
                 return false;
         ret->is_integer = true;
         ret->is_negative = has_sign && text.ptr[0] == '-';
@@ -376,8 +376,7 @@ static struct error *read_key(const ProtobufCFieldDescriptor *field, struct str 
                 ret->truth = str_is(key, "true");
                 if (ret->truth || str_is(key, "false"))
                         return NULL;
-        } else if (str_to_u64(str_range(key.ptr + is_negative, key.len - is_negative),
-                              &magnitude) &&
+        } else if (str_to_u64(str_skip(key, is_negative), &magnitude) &&
                    pb_integer_fit(field, is_negative, magnitude, ret)) {
                 return NULL;
         }

@@ -169,7 +169,7 @@ static void on_stream_data(struct call *c, struct str in) {
                     in.len - PREFIX_BYTES >= announced(in.ptr)) {
                         n = (size_t)announced(in.ptr);
                         on_message(c, str_range(in.ptr + PREFIX_BYTES, n));
-                        in = str_range(in.ptr + PREFIX_BYTES + n, in.len - PREFIX_BYTES - n);
+                        in = str_skip(in, PREFIX_BYTES + n);
                         continue;
                 }
                 n = c->gathered.len < PREFIX_BYTES
@@ -177,7 +177,7 @@ static void on_stream_data(struct call *c, struct str in) {
                             : (size_t)announced(c->gathered.ptr) + PREFIX_BYTES - c->gathered.len;
                 n = MIN(n, in.len);
                 strbuf_put(&c->gathered, in.ptr, n);
-                in = str_range(in.ptr + n, in.len - n);
+                in = str_skip(in, n);
                 if (c->gathered.overflowed)
                         return;
                 if (c->gathered.len >= PREFIX_BYTES &&

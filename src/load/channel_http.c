@@ -74,7 +74,7 @@ static struct str event_json(struct str event) {
 
         if (event.len < skipped || memcmp(event.ptr, "data:", skipped) != 0)
                 return (struct str){ 0 };
-        return str_trim(str_range(event.ptr + skipped, event.len - skipped));
+        return str_trim(str_skip(event, skipped));
 }
 
 static bool has_error(struct str json) {

@@ -38,7 +38,7 @@ static struct str gauge_of(struct str line) {
 
         if (!str_starts(line, start))
                 return (struct str){ 0 };
-        kind = str_split(str_range(line.ptr + start.len, line.len - start.len), ' ', &name);
+        kind = str_split(str_skip(line, start.len), ' ', &name);
         return str_is(str_trim(kind), "gauge") ? name : (struct str){ 0 };
 }
 

@@ -156,10 +156,9 @@ static struct error *read_values(struct source *s, const struct load_tensor *t,
 /* ---- entries ----------------------------------------------------------------------------------- */
 
 static struct error *read_inputs(struct source *s, struct str json, struct input_entry *e) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(json);
         struct str         key;
 
-        json_reader_init(&r, json);
         for (json_enter_object(&r); json_next_key(&r, &s->scratch, &key);) {
                 const struct load_tensor *t = load_model_input(s->model, key);
                 struct str                value = json_skip(&r);

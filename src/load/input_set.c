@@ -220,7 +220,7 @@ bool input_count_elements(const struct load_tensor *t, struct str bytes, uint64_
                 memcpy(&len, bytes.ptr, sizeof(len));
                 if (len > bytes.len - sizeof(len))
                         return false;
-                bytes = str_range(bytes.ptr + sizeof(len) + len, bytes.len - sizeof(len) - len);
+                bytes = str_skip(bytes, sizeof(len) + len);
                 n++;
         }
         *ret = n;

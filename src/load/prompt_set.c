@@ -47,15 +47,10 @@ struct error *prompt_length_read(const char *option, const char *text, double *r
         return NULL;
 }
 
-/* Within (0, 1]. */
-static double next_unit(uint64_t *random) {
-        return ((double)(random_next(random) >> 11) + 1.0) / 9007199254740992.0; /* 2^53 */
-}
-
 /* Draws from the normal distribution (Box and Muller); returns at least 1. */
 static uint64_t next_length(const struct prompt_options *o, uint64_t *random) {
-        double radius = sqrt(-2.0 * log(next_unit(random)));
-        double length = o->tokens + o->deviation * radius * cos(2.0 * M_PI * next_unit(random));
+        double radius = sqrt(-2.0 * log(random_unit(random)));
+        double length = o->tokens + o->deviation * radius * cos(2.0 * M_PI * random_unit(random));
 
         return length < 1.0 ? 1 : (uint64_t)MIN(length + 0.5, (double)PROMPT_SET_MAX_TOKENS);
 }

@@ -178,15 +178,11 @@ static struct error *put_generate(const struct request_content *p, struct strbuf
 }
 
 struct error *request_http_make_generate(const struct request_content *p, struct strbuf *out) {
-        AUTO_STRBUF       json = { 0 }, path = { 0 };
-        struct wire_parts parts = { .method = "POST" };
+        AUTO_STRBUF json = { 0 }, path = { 0 };
 
         TRY(put_generate(p, &json));
         wire_put_model_path(p->model->name, p->model->version, &path);
         strbuf_puts(&path, "/generate_stream");
-        parts.path = strbuf_cstr(&path);
-        parts.body_bytes = json.len;
-        wire_put_http_head(p->target, &parts, out);
-        strbuf_put(out, json.ptr, json.len);
+        wire_put_post(p->target, strbuf_str(&path), strbuf_str(&json), out);
         return strbuf_check(out, "a request");
 }

@@ -138,16 +138,12 @@ static struct error *make_one(struct maker *k, size_t first) {
         struct request_set *s = k->set;
         struct strbuf      *bytes = &s->texts[2 * s->n];
         AUTO_STRBUF         body = { 0 }, path = { 0 };
-        struct wire_parts   parts = { .method = "POST" };
 
         s->entries[s->n] = first;
         s->n++;
         TRY(put_body(k, first, &body));
         put_path(k, &path);
-        parts.path = strbuf_cstr(&path);
-        parts.body_bytes = body.len;
-        wire_put_http_head(k->o->target, &parts, bytes);
-        strbuf_put(bytes, body.ptr, body.len);
+        wire_put_post(k->o->target, strbuf_str(&path), strbuf_str(&body), bytes);
         s->messages[s->n - 1] = (struct wire_message){
                 .before = strbuf_str(bytes),
                 .is_events = !k->o->is_whole && k->o->endpoint != LANGUAGE_EMBEDDINGS,

@@ -39,7 +39,7 @@ struct error *request_parameter_read(const char *text, struct request_parameter 
         if (rest.ptr == NULL || colon == 0 || p->name.len == 0 || p->name.len > MAX_NAME)
                 return wrong_parameter(text);
         p->text = str_range(rest.ptr, colon - 1);
-        type = str_range(rest.ptr + colon, rest.len - colon);
+        type = str_skip(rest, colon);
         if (STR_IS(type, "string")) {
                 p->kind = PARAMETER_TEXT;
         } else if (STR_IS(type, "int") || STR_IS(type, "uint")) {

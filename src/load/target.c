@@ -27,12 +27,12 @@ static struct error *split_url(const char *url, struct str rest, const char *def
                 rest.len--;
         *ret_port = str_of(default_port);
         if (rest.len > 0 && rest.ptr[0] == '[') {
-                struct str after = str_split(str_range(rest.ptr + 1, rest.len - 1), ']', ret_host);
+                struct str after = str_split(str_skip(rest, 1), ']', ret_host);
 
                 if (after.ptr == NULL || (after.len > 0 && after.ptr[0] != ':'))
                         return wrong_url(url);
                 if (after.len > 0)
-                        *ret_port = str_range(after.ptr + 1, after.len - 1);
+                        *ret_port = str_skip(after, 1);
                 return NULL;
         }
         colon = memchr(rest.ptr, ':', rest.len);

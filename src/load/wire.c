@@ -1,30 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "load/wire.h"
 
+#include "base/mem.h"
+#include "codec/url.h"
 #include "load/h2_client.h"
 
 #include <string.h>
 
-/* Names of models are escaped as `neso ctl` does: servers take a '%' of an ASCII name as it is. */
-static void put_escaped(struct str part, struct strbuf *out) {
-        const char *escaped = str_is_plain(part) ? "#?/" : "#?/%";
-
-        for (size_t i = 0; i < part.len; i++) {
-                unsigned char b = (unsigned char)part.ptr[i];
-
-                if (b > ' ' && b < 0x7f && strchr(escaped, b) == NULL)
-                        strbuf_putc(out, (char)b);
-                else
-                        strbuf_printf(out, "%%%02X", b);
-        }
-}
-
 void wire_put_model_path(const char *model, const char *version, struct strbuf *out) {
         strbuf_puts(out, "/v2/models/");
-        put_escaped(str_of(model), out);
+        url_put_name(str_of(model), out);
         if (version != NULL) {
                 strbuf_puts(out, "/versions/");
-                put_escaped(str_of(version), out);
+                url_put_name(str_of(version), out);
         }
 }
 
@@ -43,6 +31,14 @@ void wire_put_http_head(const struct target *t, const struct wire_parts *parts,
         if (strcmp(parts->method, "POST") == 0)
                 strbuf_printf(out, "Content-Length: %zu\r\n", parts->body_bytes);
         strbuf_puts(out, "\r\n");
+}
+
+void wire_put_post(const struct target *t, struct str path, struct str body, struct strbuf *out) {
+        AUTO_CHARS        text = mem_strndup(path.ptr, path.len);
+        struct wire_parts parts = { .method = "POST", .path = text, .body_bytes = body.len };
+
+        wire_put_http_head(t, &parts, out);
+        strbuf_put(out, body.ptr, body.len);
 }
 
 void wire_put_grpc_head(const struct target *t, const char *method, struct strbuf *out) {

@@ -26,8 +26,7 @@ struct lane {
         uint64_t         intended_ns, first_response_ns, last_response_ns;
         size_t           request; /* under way */
         uint32_t         n_responses;
-        struct language_answer said;     /* of a language model */
-        bool                   is_wrong; /* an answer was not the expected one */
+        struct language_answer said; /* of a language model */
         bool is_awaited; /* the next requests of a growing load begin after its responses */
 
         /* of a sequence */
@@ -167,7 +166,6 @@ static void send_request(struct worker *w, struct lane *l, uint64_t intended_ns)
         l->first_response_ns = 0;
         l->n_responses = 0;
         l->said = (struct language_answer){ 0 };
-        l->is_wrong = false;
         w->n_busy++;
         w->n_begun++;
         w->tally->n_sent++;

@@ -89,8 +89,7 @@ static struct error *read_json(const struct openai_model *m, const struct infer_
 
         if (o == NULL || o->datatype != TRITONSERVER_TYPE_BYTES || o->bytes.len < sizeof(uint32_t))
                 return no_vectors(m);
-        array = find_array(
-                str_range(o->bytes.ptr + sizeof(uint32_t), o->bytes.len - sizeof(uint32_t)));
+        array = find_array(str_skip(o->bytes, sizeof(uint32_t)));
         n = count_elements(array);
         if (n == 0)
                 return no_vectors(m);

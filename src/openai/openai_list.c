@@ -87,14 +87,13 @@ static void put_all(const struct openai_list_options *o, struct str index, struc
 struct error *openai_list_print(const struct openai_list_options *o, struct strbuf *out) {
         struct TRITONSERVER_Message *message;
         struct json_writer           w = { .out = out };
-        struct arena                 arena;
+        AUTO_ARENA                   arena = arena_of(0);
         struct error                *err;
         const char                  *json;
         size_t                       len;
 
         TRY(core_error_take(
                 TRITONSERVER_ServerModelIndex(o->core, TRITONSERVER_INDEX_FLAG_READY, &message)));
-        arena_init(&arena, NULL, 0, 0);
         json_begin_object(&w);
         json_member_string(&w, "object", "list");
         json_member_array(&w, "data");
@@ -103,7 +102,6 @@ struct error *openai_list_print(const struct openai_list_options *o, struct strb
                 put_all(o, str_range(json, len), &arena, &w);
         json_end_array(&w);
         json_end_object(&w);
-        arena_done(&arena);
         core_error_drop(TRITONSERVER_MessageDelete(message));
         return err != NULL ? err : strbuf_check(out, "the answer");
 }

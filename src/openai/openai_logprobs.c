@@ -72,9 +72,8 @@ static void visit_list(struct walk *k, struct json_reader *r, token_fn visit) {
 }
 
 static void visit_all(struct walk *k, struct str lists, token_fn visit) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(lists);
 
-        json_reader_init(&r, lists);
         if (!json_try_enter(&r, JSON_ARRAY))
                 return;
         while (json_next_element(&r))

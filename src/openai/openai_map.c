@@ -434,10 +434,9 @@ static struct error *fill_vllm(const struct part_map *p, const struct openai_par
 }
 
 static struct error *check_token_ids(struct str list) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(list);
         uint64_t           id, n = 0;
 
-        json_reader_init(&r, list);
         json_enter_array(&r);
         for (; json_next_element(&r); n++)
                 if (!json_try_u64(&r, &id) || id > INT32_MAX)

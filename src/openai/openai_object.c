@@ -157,9 +157,8 @@ static void count_usage(struct openai_answer *a, const struct object_members *o)
 /* Replaces a vector of numbers by its base64, which the client asked for. */
 static void put_vector(struct json_writer *w, struct str vector) {
         AUTO_STRBUF        bytes = { .max = OPENAI_MAX_TEXT_BYTES };
-        struct json_reader r;
+        struct json_reader r = json_reader_of(vector);
 
-        json_reader_init(&r, vector);
         json_enter_array(&r);
         while (json_next_element(&r)) {
                 float value = json_peek(&r) == JSON_NUMBER ? (float)json_read_number(&r).real
@@ -175,10 +174,9 @@ static void put_vector(struct json_writer *w, struct str vector) {
 }
 
 static void put_row(struct json_writer *w, struct str row, bool is_base64, struct arena *scratch) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(row);
         struct str         key;
 
-        json_reader_init(&r, row);
         if (!is_base64 || !json_try_enter(&r, JSON_OBJECT)) {
                 json_put_raw(w, row);
                 return;

@@ -100,7 +100,7 @@ static struct error *on_element_end(void *userp, struct str path, struct str tex
         if (str_is(path, BLOB "/Name"))
                 strbuf_put(&p->name, text.ptr, text.len);
         else if (str_starts(path, STR_LIT(PROPERTIES "/")))
-                read_property(p, str_range(path.ptr + start, path.len - start), text);
+                read_property(p, str_skip(path, start), text);
         else if (str_is(path, BLOB))
                 return add_blob(p);
         else if (str_is(path, ROOT "/NextMarker"))

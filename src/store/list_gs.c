@@ -132,14 +132,10 @@ static struct error *read_page(struct json_reader *r, struct store_list *l, stru
 }
 
 struct error *list_gs_read(struct str page, struct store_list *l, struct strbuf *ret_token) {
-        struct json_reader r;
-        struct arena       arena;
-        struct error      *err;
+        struct json_reader r = json_reader_of(page);
+        AUTO_ARENA         arena = arena_of(MAX_OBJECT_BYTES);
 
         strbuf_clear(ret_token);
-        arena_init(&arena, NULL, 0, MAX_OBJECT_BYTES);
-        json_reader_init(&r, page);
-        err = read_page(&r, l, &arena, ret_token);
-        arena_done(&arena);
-        return err != NULL ? err : strbuf_check(ret_token, "the token of a page");
+        TRY(read_page(&r, l, &arena, ret_token));
+        return strbuf_check(ret_token, "the token of a page");
 }

@@ -163,7 +163,7 @@ struct error *sign_aws(const struct aws_signer *signer, struct store_request *r)
                              .request = r,
                              .names.max = MAX_TEXT_BYTES,
                              .canonical.max = MAX_TEXT_BYTES };
-        struct arena   arena;
+        AUTO_ARENA     arena = arena_of(0);
         struct error  *err;
 
         if (!url_parts_read(strbuf_str(&r->url), &s.url))
@@ -171,12 +171,10 @@ struct error *sign_aws(const struct aws_signer *signer, struct store_request *r)
                                       "the URL of a request is not http:// or https://");
         TRY(hash_text(r->body, s.body_hash));
         store_time_print_aws(signer->now_ns, s.time);
-        arena_init(&arena, NULL, 0, 0);
         add_headers(&s);
         err = put_request(&s, &arena);
         if (err == NULL)
                 err = add_signature(&s);
-        arena_done(&arena);
         strbuf_done(&s.names);
         secret_buf_done(&s.canonical); /* the token of a session is in it */
         return err;

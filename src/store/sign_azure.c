@@ -84,8 +84,7 @@ static struct error *add_signature(const struct store_keys *keys, struct str tex
 struct error *sign_azure(const struct store_keys *keys, uint64_t now_ns, struct store_request *r) {
         char             date[STORE_TIME_HTTP_BYTES];
         struct url_parts url;
-        struct arena     arena;
-        struct error    *err;
+        AUTO_ARENA       arena = arena_of(0);
         AUTO_STRBUF      text = { .max = MAX_TEXT_BYTES };
 
         if (!url_parts_read(strbuf_str(&r->url), &url))
@@ -96,10 +95,7 @@ struct error *sign_azure(const struct store_keys *keys, uint64_t now_ns, struct 
         store_request_set(r, "x-ms-version", AZURE_VERSION);
         put_plain_headers(r, &text);
         put_own_headers(r, &text);
-        arena_init(&arena, NULL, 0, 0);
-        err = put_resource(keys, &url, &arena, &text);
-        arena_done(&arena);
-        if (err == NULL)
-                err = strbuf_check(&text, "a request to be signed");
-        return err != NULL ? err : add_signature(keys, strbuf_str(&text), r);
+        TRY(put_resource(keys, &url, &arena, &text));
+        TRY(strbuf_check(&text, "a request to be signed"));
+        return add_signature(keys, strbuf_str(&text), r);
 }

@@ -114,7 +114,7 @@ static struct error *follow(struct attempt *t, struct str from, const struct sto
                                          "%s: HTTP status %d, a redirect to another host '%.*s', "
                                          "which is not followed",
                                          t->call->what, a->status, STR_ARG(host));
-                to = str_range(to.ptr + host.len, to.len - host.len);
+                to = str_skip(to, host.len);
         }
         strbuf_clear(&t->moved);
         strbuf_put(&t->moved, origin.ptr, origin.len);

@@ -123,7 +123,7 @@ struct error *store_list_add(struct store_list *l, const struct store_object *o)
                 refuse_object(l, o->key, "name", "does not begin with the prefix of the listing");
                 return NULL;
         }
-        name = str_range(o->key.ptr + prefix.len, o->key.len - prefix.len);
+        name = str_skip(o->key, prefix.len);
         if (name.len == 0)
                 return NULL;
         fault = find_fault(name);

@@ -32,7 +32,7 @@ bool store_url_is_remote(const char *text) {
 
 static struct str without_slashes(struct str s) {
         while (s.len > 0 && s.ptr[0] == '/')
-                s = str_range(s.ptr + 1, s.len - 1);
+                s = str_skip(s, 1);
         while (s.len > 0 && s.ptr[s.len - 1] == '/')
                 s.len--;
         return s;
@@ -78,7 +78,7 @@ static bool is_host(struct str host) {
                 if (port.ptr == NULL || (port.len > 0 && port.ptr[0] != ':'))
                         return false;
                 if (port.len > 0)
-                        port = str_range(port.ptr + 1, port.len - 1);
+                        port = str_skip(port, 1);
                 else
                         port.ptr = NULL;
         } else {
@@ -211,8 +211,7 @@ struct error *store_url_parse(const char *text, struct store_url *ret) {
                 return refuse_url(all, "its scheme is not known");
         parts.kind = schemes[scheme].kind;
         parts.is_tls = schemes[scheme].is_tls;
-        rest = str_range(all.ptr + strlen(schemes[scheme].text),
-                         all.len - strlen(schemes[scheme].text));
+        rest = str_skip(all, strlen(schemes[scheme].text));
         fault = find_fault(rest);
         if (fault == NULL)
                 fault = split(&parts, rest);

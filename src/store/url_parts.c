@@ -35,7 +35,7 @@ bool url_parts_read(struct str url, struct url_parts *ret) {
         p.path = str_range(url.ptr + end, i - end);
         p.query = STR_LIT("");
         if (i < url.len && url.ptr[i] == '?')
-                str_split(str_range(url.ptr + i + 1, url.len - i - 1), '#', &p.query);
+                str_split(str_skip(url, i + 1), '#', &p.query);
         *ret = p;
         return true;
 }
@@ -53,7 +53,7 @@ static struct str cut_port(struct str host) {
         struct str name;
 
         if (host.len > 0 && host.ptr[0] == '[') {
-                str_split(str_range(host.ptr + 1, host.len - 1), ']', &name);
+                str_split(str_skip(host, 1), ']', &name);
                 return name;
         }
         str_split(host, ':', &name);

@@ -380,7 +380,7 @@ struct error *trace_level_read(struct str name, size_t n_names, uint32_t *ret) {
 /* True for digits, with or without a sign. */
 static bool is_number(struct str s) {
         if (s.len > 0 && (s.ptr[0] == '-' || s.ptr[0] == '+'))
-                s = str_range(s.ptr + 1, s.len - 1);
+                s = str_skip(s, 1);
         for (size_t i = 0; i < s.len; i++)
                 if (s.ptr[i] < '0' || s.ptr[i] > '9')
                         return false;
@@ -396,7 +396,7 @@ static struct error *read_within(const char *name, struct str text, int64_t min,
                 return error_new(ERR_INVALID_ARG, "Unable to parse '%s', got: %.*s", name,
                                  STR_ARG(text));
         if (*digits.ptr == '+')
-                digits = str_range(digits.ptr + 1, digits.len - 1);
+                digits = str_skip(digits, 1);
         if (str_to_i64(digits, ret) && *ret >= min && *ret <= max)
                 return NULL;
         return error_new(ERR_INVALID_ARG,

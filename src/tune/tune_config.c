@@ -77,15 +77,13 @@ static void read_batching(struct str config, const struct tune_bounds *b, struct
 
 struct error *tune_config_read(struct str config, const struct tune_bounds *b,
                                struct tune_limits *ret) {
-        struct arena scratch;
+        AUTO_ARENA scratch = arena_of(SCRATCH_BYTES);
 
         TRY(error_wrap(json_check(config, JSON_OBJECT), "the model's configuration"));
         memset(ret, 0, sizeof(*ret));
-        arena_init(&scratch, NULL, 0, SCRATCH_BYTES);
         read_instances(config, b, ret);
         read_threads(config, b, ret, &scratch);
         read_batching(config, b, ret, &scratch);
-        arena_done(&scratch);
         return NULL;
 }
 

@@ -185,15 +185,12 @@ static void read_index_entry(struct dashboard *d, struct json_reader *r, struct 
 }
 
 static struct error *read_index_text(struct dashboard *d, struct str json) {
-        struct json_reader r;
-        struct arena       arena;
+        struct json_reader r = json_reader_of(json);
+        AUTO_ARENA         arena = arena_of(0);
 
-        arena_init(&arena, NULL, 0, 0);
-        json_reader_init(&r, json);
         json_enter_array(&r);
         while (json_next_element(&r))
                 read_index_entry(d, &r, &arena);
-        arena_done(&arena);
         return json_failed(&r) ? json_syntax_error(&r) : NULL;
 }
 
