@@ -25,10 +25,7 @@ static struct error *check_artifact(TRITONREPOAGENT_ArtifactType type) {
 TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryLocation(
         TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model,
         TRITONREPOAGENT_ArtifactType *artifact_type, const char **location) {
-        API_NEEDS(agent);
-        API_NEEDS(model);
-        API_NEEDS(artifact_type);
-        API_NEEDS(location);
+        API_NEEDS(agent, model, artifact_type, location);
         *artifact_type = TRITONREPOAGENT_ARTIFACT_FILESYSTEM;
         *location = agent_model_location(agent_model_from_api(model));
         return NULL;
@@ -37,27 +34,21 @@ TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryLocation(
 TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryLocationAcquire(
         TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model,
         const TRITONREPOAGENT_ArtifactType artifact_type, const char **location) {
-        API_NEEDS(agent);
-        API_NEEDS(model);
-        API_NEEDS(location);
+        API_NEEDS(agent, model, location);
         API_TRY(check_artifact(artifact_type));
         return error_to_api(agent_model_acquire(agent_model_from_api(model), location));
 }
 
 TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryLocationRelease(
         TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model, const char *location) {
-        API_NEEDS(agent);
-        API_NEEDS(model);
-        API_NEEDS(location);
+        API_NEEDS(agent, model, location);
         return error_to_api(agent_model_release(agent_model_from_api(model), location));
 }
 
 TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryUpdate(
         TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model,
         const TRITONREPOAGENT_ArtifactType artifact_type, const char *location) {
-        API_NEEDS(agent);
-        API_NEEDS(model);
-        API_NEEDS(location);
+        API_NEEDS(agent, model, location);
         API_TRY(check_artifact(artifact_type));
         return error_to_api(agent_model_move(agent_model_from_api(model), location));
 }
@@ -67,9 +58,7 @@ TRITONSERVER_Error *TRITONREPOAGENT_ModelRepositoryUpdate(
 TRITONSERVER_Error *TRITONREPOAGENT_ModelParameterCount(TRITONREPOAGENT_Agent      *agent,
                                                         TRITONREPOAGENT_AgentModel *model,
                                                         uint32_t                   *count) {
-        API_NEEDS(agent);
-        API_NEEDS(model);
-        API_NEEDS(count);
+        API_NEEDS(agent, model, count);
         *count = (uint32_t)agent_model_from_api(model)->n_parameters;
         return NULL;
 }
@@ -81,10 +70,7 @@ TRITONSERVER_Error *TRITONREPOAGENT_ModelParameter(TRITONREPOAGENT_Agent      *a
                                                    const char                **parameter_value) {
         const struct agent_model *m = agent_model_from_api(model);
 
-        API_NEEDS(agent);
-        API_NEEDS(model);
-        API_NEEDS(parameter_name);
-        API_NEEDS(parameter_value);
+        API_NEEDS(agent, model, parameter_name, parameter_value);
         if (index >= m->n_parameters)
                 return error_to_api(error_new(ERR_INVALID_ARG,
                                               "parameter %u is out of range: the agent has %zu for "
@@ -102,10 +88,7 @@ TRITONSERVER_Error *TRITONREPOAGENT_ModelConfig(TRITONREPOAGENT_Agent      *agen
         AUTO_STRBUF     json = { 0 };
         struct message *m;
 
-        API_NEEDS(agent);
-        API_NEEDS(model);
-        API_NEEDS(model_config);
-        strbuf_init(&json, 0);
+        API_NEEDS(agent, model, model_config);
         API_TRY(model_config_print_json(agent_model_from_api(model)->config, config_version,
                                         &json));
         API_TRY(message_new_take(&json, &m));
@@ -116,8 +99,7 @@ TRITONSERVER_Error *TRITONREPOAGENT_ModelConfig(TRITONREPOAGENT_Agent      *agen
 /* ---- states ---------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONREPOAGENT_ModelState(TRITONREPOAGENT_AgentModel *model, void **state) {
-        API_NEEDS(model);
-        API_NEEDS(state);
+        API_NEEDS(model, state);
         *state = agent_model_from_api(model)->state;
         return NULL;
 }
@@ -129,8 +111,7 @@ TRITONSERVER_Error *TRITONREPOAGENT_ModelSetState(TRITONREPOAGENT_AgentModel *mo
 }
 
 TRITONSERVER_Error *TRITONREPOAGENT_State(TRITONREPOAGENT_Agent *agent, void **state) {
-        API_NEEDS(agent);
-        API_NEEDS(state);
+        API_NEEDS(agent, state);
         *state = agent_from_api(agent)->state;
         return NULL;
 }

@@ -19,9 +19,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorNew(
         TRITONSERVER_ResponseAllocatorStartFn_t   start_fn) {
         struct response_allocator *a;
 
-        API_NEEDS(allocator);
-        API_NEEDS(alloc_fn);
-        API_NEEDS(release_fn);
+        API_NEEDS(allocator, alloc_fn, release_fn);
         a = mem_zalloc(sizeof(*a));
         a->alloc = (allocator_alloc_fn)(any_fn)alloc_fn;
         a->release = (allocator_release_fn)(any_fn)release_fn;

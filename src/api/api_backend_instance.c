@@ -8,8 +8,7 @@
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(TRITONBACKEND_ModelInstance *instance,
                                                     const char                 **name) {
-        API_NEEDS(instance);
-        API_NEEDS(name);
+        API_NEEDS(instance, name);
         *name = INSTANCE(instance)->name;
         return NULL;
 }
@@ -17,10 +16,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(TRITONBACKEND_ModelInstance 
 struct TRITONSERVER_Error *NESO_ModelInstanceMember(struct TRITONBACKEND_ModelInstance *instance,
                                                     const char **group_name, uint32_t *index,
                                                     const char **file) {
-        API_NEEDS(instance);
-        API_NEEDS(group_name);
-        API_NEEDS(index);
-        API_NEEDS(file);
+        API_NEEDS(instance, group_name, index, file);
         *group_name = INSTANCE(instance)->group->name;
         *index = INSTANCE(instance)->executor.index;
         *file = INSTANCE(instance)->file;
@@ -29,9 +25,7 @@ struct TRITONSERVER_Error *NESO_ModelInstanceMember(struct TRITONBACKEND_ModelIn
 
 struct TRITONSERVER_Error *NESO_ModelInstanceSharedGet(struct TRITONBACKEND_ModelInstance *instance,
                                                        const char *key, void **object) {
-        API_NEEDS(instance);
-        API_NEEDS(key);
-        API_NEEDS(object);
+        API_NEEDS(instance, key, object);
         *object = shared_objects_find(&INSTANCE(instance)->model->shared,
                                       INSTANCE(instance)->shared, key);
         return NULL;
@@ -40,49 +34,42 @@ struct TRITONSERVER_Error *NESO_ModelInstanceSharedGet(struct TRITONBACKEND_Mode
 struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(struct TRITONBACKEND_ModelInstance *instance,
                                                        const char *key, void *object,
                                                        NESO_SharedDestroyFn_t destroy) {
-        API_NEEDS(instance);
-        API_NEEDS(key);
-        API_NEEDS(object);
+        API_NEEDS(instance, key, object);
         return error_to_api(shared_objects_add(&INSTANCE(instance)->model->shared,
                                                INSTANCE(instance)->shared, key, object, destroy));
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(TRITONBACKEND_ModelInstance    *instance,
                                                     TRITONSERVER_InstanceGroupKind *kind) {
-        API_NEEDS(instance);
-        API_NEEDS(kind);
+        API_NEEDS(instance, kind);
         *kind = INSTANCE(instance)->kind;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceDeviceId(TRITONBACKEND_ModelInstance *instance,
                                                         int32_t                     *device_id) {
-        API_NEEDS(instance);
-        API_NEEDS(device_id);
+        API_NEEDS(instance, device_id);
         *device_id = INSTANCE(instance)->device_id;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceHostPolicy(TRITONBACKEND_ModelInstance *instance,
                                                           TRITONSERVER_Message **host_policy) {
-        API_NEEDS(instance);
-        API_NEEDS(host_policy);
+        API_NEEDS(instance, host_policy);
         *host_policy = message_to_api(INSTANCE(instance)->host_policy);
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceIsPassive(TRITONBACKEND_ModelInstance *instance,
                                                          bool                        *is_passive) {
-        API_NEEDS(instance);
-        API_NEEDS(is_passive);
+        API_NEEDS(instance, is_passive);
         *is_passive = INSTANCE(instance)->group->passive;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileCount(TRITONBACKEND_ModelInstance *instance,
                                                             uint32_t                    *count) {
-        API_NEEDS(instance);
-        API_NEEDS(count);
+        API_NEEDS(instance, count);
         *count = (uint32_t)INSTANCE(instance)->group->n_profile;
         return NULL;
 }
@@ -92,8 +79,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelIn
                                                            const char **profile_name) {
         const Inference__ModelInstanceGroup *group;
 
-        API_NEEDS(instance);
-        API_NEEDS(profile_name);
+        API_NEEDS(instance, profile_name);
         group = INSTANCE(instance)->group;
         *profile_name = NULL;
         if (index >= group->n_profile)
@@ -106,8 +92,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelIn
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceCount(
         TRITONBACKEND_ModelInstance *instance, uint32_t *count) {
-        API_NEEDS(instance);
-        API_NEEDS(count);
+        API_NEEDS(instance, count);
         *count = (uint32_t)INSTANCE(instance)->group->n_secondary_devices;
         return NULL;
 }
@@ -116,9 +101,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
         TRITONBACKEND_ModelInstance *instance, uint32_t index, const char **kind, int64_t *id) {
         const Inference__ModelInstanceGroup *group;
 
-        API_NEEDS(instance);
-        API_NEEDS(kind);
-        API_NEEDS(id);
+        API_NEEDS(instance, kind, id);
         group = INSTANCE(instance)->group;
         if (index >= group->n_secondary_devices)
                 return error_to_api(error_new(ERR_INVALID_ARG,
@@ -132,16 +115,14 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance,
                                                      TRITONBACKEND_Model        **model) {
-        API_NEEDS(instance);
-        API_NEEDS(model);
+        API_NEEDS(instance, model);
         *model = (TRITONBACKEND_Model *)INSTANCE(instance)->model;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(TRITONBACKEND_ModelInstance *instance,
                                                      void                       **state) {
-        API_NEEDS(instance);
-        API_NEEDS(state);
+        API_NEEDS(instance, state);
         *state = INSTANCE(instance)->state;
         return NULL;
 }
@@ -164,8 +145,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportMemoryUsage(
 
 TRITONSERVER_Error *NESO_ModelInstanceExecutionStart(TRITONBACKEND_ModelInstance *instance,
                                                      uint64_t                    *start_ns) {
-        API_NEEDS(instance);
-        API_NEEDS(start_ns);
+        API_NEEDS(instance, start_ns);
         *start_ns = backend_instance_execution_start(INSTANCE(instance));
         return NULL;
 }
@@ -176,8 +156,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
         const uint64_t compute_end_ns, const uint64_t exec_end_ns) {
         struct request_times times;
 
-        API_NEEDS(instance);
-        API_NEEDS(request);
+        API_NEEDS(instance, request);
         times.exec_start_ns = exec_start_ns;
         times.compute_start_ns = compute_start_ns;
         times.compute_end_ns = compute_end_ns;

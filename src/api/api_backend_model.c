@@ -19,8 +19,7 @@
 
 TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend        *backend,
                                                        TRITONBACKEND_MemoryManager **manager) {
-        API_NEEDS(backend);
-        API_NEEDS(manager);
+        API_NEEDS(backend, manager);
         *manager = (TRITONBACKEND_MemoryManager *)backend;
         return NULL;
 }
@@ -62,8 +61,7 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryMana
                                                         const uint64_t byte_size) {
         void *memory = NULL;
 
-        API_NEEDS(manager);
-        API_NEEDS(buffer);
+        API_NEEDS(manager, buffer);
         *buffer = NULL;
         API_TRY(allocate(MANAGER(manager)->gpus, memory_type, memory_type_id, (size_t)byte_size,
                          &memory));
@@ -220,24 +218,21 @@ struct TRITONSERVER_Error *NESO_DeviceMemoryClose(struct TRITONBACKEND_MemoryMan
 /* ---- backend --------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_BackendName(TRITONBACKEND_Backend *backend, const char **name) {
-        API_NEEDS(backend);
-        API_NEEDS(name);
+        API_NEEDS(backend, name);
         *name = BACKEND(backend)->name;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend *backend,
                                                 TRITONSERVER_Message **backend_config) {
-        API_NEEDS(backend);
-        API_NEEDS(backend_config);
+        API_NEEDS(backend, backend_config);
         *backend_config = message_to_api(BACKEND(backend)->config);
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_BackendExecutionPolicy(TRITONBACKEND_Backend         *backend,
                                                          TRITONBACKEND_ExecutionPolicy *policy) {
-        API_NEEDS(backend);
-        API_NEEDS(policy);
+        API_NEEDS(backend, policy);
         *policy = BACKEND(backend)->policy;
         return NULL;
 }
@@ -255,17 +250,14 @@ TRITONSERVER_Error *TRITONBACKEND_BackendSetExecutionPolicy(TRITONBACKEND_Backen
 TRITONSERVER_Error *TRITONBACKEND_BackendArtifacts(TRITONBACKEND_Backend      *backend,
                                                    TRITONBACKEND_ArtifactType *artifact_type,
                                                    const char                **location) {
-        API_NEEDS(backend);
-        API_NEEDS(artifact_type);
-        API_NEEDS(location);
+        API_NEEDS(backend, artifact_type, location);
         *artifact_type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
         *location = BACKEND(backend)->directory;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_BackendState(TRITONBACKEND_Backend *backend, void **state) {
-        API_NEEDS(backend);
-        API_NEEDS(state);
+        API_NEEDS(backend, state);
         *state = BACKEND(backend)->state;
         return NULL;
 }
@@ -321,15 +313,13 @@ TRITONSERVER_Error *TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoadin
 /* ---- model ----------------------------------------------------------------------------------- */
 
 TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model, const char **name) {
-        API_NEEDS(model);
-        API_NEEDS(name);
+        API_NEEDS(model, name);
         *name = MODEL(model)->name;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelVersion(TRITONBACKEND_Model *model, uint64_t *version) {
-        API_NEEDS(model);
-        API_NEEDS(version);
+        API_NEEDS(model, version);
         *version = (uint64_t)MODEL(model)->version;
         return NULL;
 }
@@ -337,9 +327,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelVersion(TRITONBACKEND_Model *model, uint6
 TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model        *model,
                                                   TRITONBACKEND_ArtifactType *artifact_type,
                                                   const char                **location) {
-        API_NEEDS(model);
-        API_NEEDS(artifact_type);
-        API_NEEDS(location);
+        API_NEEDS(model, artifact_type, location);
         *artifact_type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
         *location = MODEL(model)->directory;
         return NULL;
@@ -357,9 +345,7 @@ struct TRITONSERVER_Error *NESO_ModelParameterIsSent(struct TRITONBACKEND_Model 
                                                      const char *name, bool *is_sent) {
         const struct backend_model *m = MODEL(model);
 
-        API_NEEDS(model);
-        API_NEEDS(name);
-        API_NEEDS(is_sent);
+        API_NEEDS(model, name, is_sent);
         *is_sent = false;
         for (size_t i = 0; i < m->n_sent_parameters; i++)
                 *is_sent = *is_sent || strcmp(m->sent_parameters[i], name) == 0;
@@ -372,9 +358,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model   *model,
         AUTO_STRBUF     json = { 0 };
         struct message *m;
 
-        API_NEEDS(model);
-        API_NEEDS(model_config);
-        strbuf_init(&json, 0);
+        API_NEEDS(model, model_config);
         API_TRY(model_config_print_json(MODEL(model)->config, config_version, &json));
         API_TRY(message_new_take(&json, &m));
         *model_config = message_to_api(m);
@@ -383,8 +367,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model   *model,
 
 TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model *model,
                                                           bool *auto_complete_config) {
-        API_NEEDS(model);
-        API_NEEDS(auto_complete_config);
+        API_NEEDS(model, auto_complete_config);
         *auto_complete_config = MODEL(model)->auto_complete;
         return NULL;
 }
@@ -392,8 +375,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model *m
 TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model  *model,
                                                  const uint32_t        config_version,
                                                  TRITONSERVER_Message *model_config) {
-        API_NEEDS(model);
-        API_NEEDS(model_config);
+        API_NEEDS(model, model_config);
         if (config_version != MODEL_CONFIG_VERSION)
                 return error_to_api(error_new(ERR_UNSUPPORTED,
                                               "model configuration version %u not supported, "
@@ -405,23 +387,20 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model  *model,
 
 TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model  *model,
                                               TRITONSERVER_Server **server) {
-        API_NEEDS(model);
-        API_NEEDS(server);
+        API_NEEDS(model, server);
         *server = MODEL(model)->server;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model    *model,
                                                TRITONBACKEND_Backend **backend) {
-        API_NEEDS(model);
-        API_NEEDS(backend);
+        API_NEEDS(model, backend);
         *backend = (TRITONBACKEND_Backend *)MODEL(model)->backend;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state) {
-        API_NEEDS(model);
-        API_NEEDS(state);
+        API_NEEDS(model, state);
         *state = MODEL(model)->state;
         return NULL;
 }

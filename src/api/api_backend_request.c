@@ -4,7 +4,6 @@
 #include "infer/cancel_watch.h"
 #include "infer/model.h"
 #include "infer/request.h"
-#include "infer/response.h"
 #include "triton/core/neso.h"
 
 #include <string.h>
@@ -12,16 +11,14 @@
 #define REQUEST(argument) ((struct request *)(argument))
 
 TRITONSERVER_Error *TRITONBACKEND_RequestId(TRITONBACKEND_Request *request, const char **id) {
-        API_NEEDS(request);
-        API_NEEDS(id);
+        API_NEEDS(request, id);
         *id = REQUEST(request)->id;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *request,
                                                      bool                  *is_cancelled) {
-        API_NEEDS(request);
-        API_NEEDS(is_cancelled);
+        API_NEEDS(request, is_cancelled);
         *is_cancelled = request_is_cancelled(REQUEST(request));
         return NULL;
 }
@@ -31,9 +28,7 @@ TRITONSERVER_Error *NESO_CancelWatchNew(struct NESO_CancelWatch **watch,
                                         NESO_CancelledFn_t cancelled, void *userp) {
         struct cancel_watch *made;
 
-        API_NEEDS(watch);
-        API_NEEDS(request);
-        API_NEEDS(cancelled);
+        API_NEEDS(watch, request, cancelled);
         made = cancel_watch_new(REQUEST(request)->stream, cancelled, userp);
         if (made == NULL)
                 return error_to_api(error_new(ERR_UNAVAILABLE, "out of memory"));
@@ -48,8 +43,7 @@ TRITONSERVER_Error *NESO_CancelWatchDelete(struct NESO_CancelWatch *watch) {
 
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *request,
                                                        uint64_t              *id) {
-        API_NEEDS(request);
-        API_NEEDS(id);
+        API_NEEDS(request, id);
         if (REQUEST(request)->correlation.text != NULL)
                 return error_to_api(request_error(REQUEST(request), ERR_INVALID_ARG,
                                                   "correlation ID in request is not an unsigned "
@@ -60,8 +54,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *re
 
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Request *request,
                                                              const char           **id) {
-        API_NEEDS(request);
-        API_NEEDS(id);
+        API_NEEDS(request, id);
         if (REQUEST(request)->correlation.text == NULL)
                 return error_to_api(request_error(REQUEST(request), ERR_INVALID_ARG,
                                                   "correlation ID in request is not a string"));
@@ -70,24 +63,21 @@ TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Reque
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestFlags(TRITONBACKEND_Request *request, uint32_t *flags) {
-        API_NEEDS(request);
-        API_NEEDS(flags);
+        API_NEEDS(request, flags);
         *flags = REQUEST(request)->flags;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
         TRITONBACKEND_Request *request, uint64_t *timeout) {
-        API_NEEDS(request);
-        API_NEEDS(timeout);
+        API_NEEDS(request, timeout);
         *timeout = REQUEST(request)->timeout_us;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *request,
                                                         uint32_t              *count) {
-        API_NEEDS(request);
-        API_NEEDS(count);
+        API_NEEDS(request, count);
         *count = REQUEST(request)->parameters.n;
         return NULL;
 }
@@ -98,10 +88,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *reques
                                                    const void                **vvalue) {
         const struct parameter *p;
 
-        API_NEEDS(request);
-        API_NEEDS(key);
-        API_NEEDS(type);
-        API_NEEDS(vvalue);
+        API_NEEDS(request, key, type, vvalue);
         p = parameter_list_at(&REQUEST(request)->parameters, index);
         if (p == NULL)
                 return error_to_api(error_new(ERR_INVALID_ARG,
@@ -115,8 +102,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *reques
 
 TRITONSERVER_Error *TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request *request,
                                                     uint32_t              *count) {
-        API_NEEDS(request);
-        API_NEEDS(count);
+        API_NEEDS(request, count);
         *count = REQUEST(request)->n_inputs;
         return NULL;
 }
@@ -135,8 +121,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputName(TRITONBACKEND_Request *reques
                                                    const uint32_t index, const char **input_name) {
         struct request_input *in;
 
-        API_NEEDS(request);
-        API_NEEDS(input_name);
+        API_NEEDS(request, input_name);
         *input_name = NULL;
         API_TRY(find_input(REQUEST(request), index, &in));
         *input_name = in->name;
@@ -147,9 +132,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInput(TRITONBACKEND_Request *request, c
                                                TRITONBACKEND_Input **input) {
         struct request_input *in;
 
-        API_NEEDS(request);
-        API_NEEDS(name);
-        API_NEEDS(input);
+        API_NEEDS(request, name, input);
         in = request_find_input(REQUEST(request), name);
         *input = (TRITONBACKEND_Input *)in;
         if (in == NULL)
@@ -163,8 +146,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *req
                                                       TRITONBACKEND_Input  **input) {
         struct request_input *in;
 
-        API_NEEDS(request);
-        API_NEEDS(input);
+        API_NEEDS(request, input);
         *input = NULL;
         API_TRY(find_input(REQUEST(request), index, &in));
         *input = (TRITONBACKEND_Input *)in;
@@ -173,8 +155,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *req
 
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *request,
                                                      uint32_t              *count) {
-        API_NEEDS(request);
-        API_NEEDS(count);
+        API_NEEDS(request, count);
         *count = REQUEST(request)->n_output_names;
         return NULL;
 }
@@ -184,8 +165,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *reque
                                                     const char           **output_name) {
         const struct request *req = REQUEST(request);
 
-        API_NEEDS(request);
-        API_NEEDS(output_name);
+        API_NEEDS(request, output_name);
         *output_name = NULL;
         if (index >= req->n_output_names)
                 return error_to_api(request_error(req, ERR_INVALID_ARG,
@@ -203,9 +183,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputBufferProperties(
         const struct response_allocator *a;
         enum memory_type                 type;
 
-        API_NEEDS(request);
-        API_NEEDS(memory_type);
-        API_NEEDS(memory_type_id);
+        API_NEEDS(request, memory_type, memory_type_id);
         a = req->allocator;
         if (a == NULL || a->query == NULL)
                 return error_to_api(
@@ -240,8 +218,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
 
 TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request        *request,
                                                TRITONSERVER_InferenceTrace **trace) {
-        API_NEEDS(request);
-        API_NEEDS(trace);
+        API_NEEDS(request, trace);
         *trace = (TRITONSERVER_InferenceTrace *)REQUEST(request)->trace; /* NULL: not traced */
         return NULL;
 }
@@ -356,11 +333,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBufferForHostPolicy(
         int64_t *memory_type_id) {
         const struct input_chunk *c;
 
-        API_NEEDS(input);
-        API_NEEDS(buffer);
-        API_NEEDS(buffer_byte_size);
-        API_NEEDS(memory_type);
-        API_NEEDS(memory_type_id);
+        API_NEEDS(input, buffer, buffer_byte_size, memory_type, memory_type_id);
         c = find_chunk(INPUT(input), policy_in_force(INPUT(input), host_policy_name), index);
         give_chunk(c, buffer, buffer_byte_size, memory_type, memory_type_id);
         return c != NULL ? NULL : no_such_buffer(INPUT(input), index);
@@ -372,11 +345,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, const 
                                               int64_t                 *memory_type_id) {
         const struct input_chunk *c;
 
-        API_NEEDS(input);
-        API_NEEDS(buffer);
-        API_NEEDS(buffer_byte_size);
-        API_NEEDS(memory_type);
-        API_NEEDS(memory_type_id);
+        API_NEEDS(input, buffer, buffer_byte_size, memory_type, memory_type_id);
         c = find_chunk(INPUT(input), NULL, index);
         give_chunk(c, buffer, buffer_byte_size, memory_type, memory_type_id);
         return c != NULL ? NULL : no_such_buffer(INPUT(input), index);
@@ -387,9 +356,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBufferAttributes(
         TRITONSERVER_BufferAttributes **buffer_attributes) {
         const struct input_chunk *c;
 
-        API_NEEDS(input);
-        API_NEEDS(buffer);
-        API_NEEDS(buffer_attributes);
+        API_NEEDS(input, buffer, buffer_attributes);
         c = find_chunk(INPUT(input), NULL, index);
         *buffer = NULL;
         *buffer_attributes = NULL;

@@ -19,8 +19,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseNew(TRITONBACKEND_Response **response,
                                               TRITONBACKEND_Request   *request) {
         struct response *r;
 
-        API_NEEDS(response);
-        API_NEEDS(request);
+        API_NEEDS(response, request);
         API_TRY(response_new((struct request *)request, &r));
         *response = (TRITONBACKEND_Response *)r;
         return NULL;
@@ -33,8 +32,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response *respons
 
 static TRITONSERVER_Error *add_parameter(TRITONBACKEND_Response *response,
                                          const struct parameter *p) {
-        API_NEEDS(response);
-        API_NEEDS(p->name);
+        API_NEEDS(response, p->name);
         return error_to_api(response_add_parameter(RESPONSE(response), p));
 }
 
@@ -73,9 +71,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *respons
                                                  const int64_t *shape, const uint32_t dims_count) {
         struct response_output *o;
 
-        API_NEEDS(response);
-        API_NEEDS(output);
-        API_NEEDS(name);
+        API_NEEDS(response, output, name);
         if (dims_count > 0)
                 API_NEEDS(shape);
         API_TRY(response_add_output(RESPONSE(response), name, (enum data_type)datatype, shape,
@@ -90,10 +86,7 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
                                                int64_t                 *memory_type_id) {
         enum memory_type type;
 
-        API_NEEDS(output);
-        API_NEEDS(buffer);
-        API_NEEDS(memory_type);
-        API_NEEDS(memory_type_id);
+        API_NEEDS(output, buffer, memory_type, memory_type_id);
         type = (enum memory_type) * memory_type;
         API_TRY(response_output_get(OUTPUT(output), WRITER_BACKEND, buffer_byte_size, &type,
                                     memory_type_id, buffer));
@@ -103,8 +96,7 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
 
 TRITONSERVER_Error *TRITONBACKEND_OutputBufferAttributes(
         TRITONBACKEND_Output *output, TRITONSERVER_BufferAttributes **buffer_attributes) {
-        API_NEEDS(output);
-        API_NEEDS(buffer_attributes);
+        API_NEEDS(output, buffer_attributes);
         *buffer_attributes = buffer_attributes_to_api(&OUTPUT(output)->attributes);
         return NULL;
 }
@@ -122,8 +114,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryNew(TRITONBACKEND_ResponseFacto
                                                      TRITONBACKEND_Request          *request) {
         struct response_factory *f;
 
-        API_NEEDS(factory);
-        API_NEEDS(request);
+        API_NEEDS(factory, request);
         API_TRY(response_factory_new((struct request *)request, &f));
         *factory = (TRITONBACKEND_ResponseFactory *)f;
         return NULL;
@@ -142,8 +133,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseFactorySendFlags(TRITONBACKEND_Respons
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryIsCancelled(TRITONBACKEND_ResponseFactory *factory,
                                                              bool *is_cancelled) {
-        API_NEEDS(factory);
-        API_NEEDS(is_cancelled);
+        API_NEEDS(factory, is_cancelled);
         *is_cancelled = response_factory_is_cancelled(FACTORY(factory));
         return NULL;
 }
@@ -152,8 +142,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response 
                                                          TRITONBACKEND_ResponseFactory *factory) {
         struct response *r;
 
-        API_NEEDS(response);
-        API_NEEDS(factory);
+        API_NEEDS(response, factory);
         API_TRY(response_factory_respond(FACTORY(factory), &r));
         *response = (TRITONBACKEND_Response *)r;
         return NULL;
@@ -161,8 +150,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response 
 
 TRITONSERVER_Error *NESO_ResponseFactoryRoom(TRITONBACKEND_ResponseFactory *factory,
                                              uint32_t                      *room) {
-        API_NEEDS(factory);
-        API_NEEDS(room);
+        API_NEEDS(factory, room);
         *room = response_factory_room(FACTORY(factory));
         return NULL;
 }
@@ -170,9 +158,7 @@ TRITONSERVER_Error *NESO_ResponseFactoryRoom(TRITONBACKEND_ResponseFactory *fact
 TRITONSERVER_Error *NESO_ResponseFactoryWhenRoom(TRITONBACKEND_ResponseFactory *factory,
                                                  NESO_RoomFn_t call, void *userp,
                                                  bool *is_waiting) {
-        API_NEEDS(factory);
-        API_NEEDS(call);
-        API_NEEDS(is_waiting);
+        API_NEEDS(factory, call, is_waiting);
         *is_waiting = response_factory_when_room(FACTORY(factory), call, userp);
         return NULL;
 }
@@ -196,8 +182,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsDelete(
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(
         TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
         TRITONBACKEND_ModelInstance                   *model_instance) {
-        API_NEEDS(response_statistics);
-        API_NEEDS(model_instance);
+        API_NEEDS(response_statistics, model_instance);
         RECORD(response_statistics)->instance = (struct backend_instance *)model_instance;
         return NULL;
 }
@@ -205,8 +190,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstanc
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(
         TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
         TRITONBACKEND_ResponseFactory                 *response_factory) {
-        API_NEEDS(response_statistics);
-        API_NEEDS(response_factory);
+        API_NEEDS(response_statistics, response_factory);
         RECORD(response_statistics)->factory = (struct response_factory *)response_factory;
         return NULL;
 }

@@ -14,9 +14,7 @@ struct TRITONSERVER_Error *TRITONBACKEND_StateNew(TRITONBACKEND_State  **state,
                                                   const int64_t *shape, const uint32_t dims_count) {
         struct implicit_state *made;
 
-        API_NEEDS(state);
-        API_NEEDS(request);
-        API_NEEDS(name);
+        API_NEEDS(state, request, name);
         if (dims_count > 0)
                 API_NEEDS(shape);
         API_TRY(implicit_state_new(request_from_api(request), name, (enum data_type)datatype, shape,
@@ -36,10 +34,7 @@ struct TRITONSERVER_Error *TRITONBACKEND_StateBuffer(TRITONBACKEND_State *state,
                                                      int64_t                 *memory_type_id) {
         enum memory_type type;
 
-        API_NEEDS(state);
-        API_NEEDS(buffer);
-        API_NEEDS(memory_type);
-        API_NEEDS(memory_type_id);
+        API_NEEDS(state, buffer, memory_type, memory_type_id);
         type = (enum memory_type) * memory_type;
         API_TRY(implicit_state_buffer(implicit_state_from_api(state), buffer_byte_size, &type,
                                       memory_type_id, buffer));
@@ -49,8 +44,7 @@ struct TRITONSERVER_Error *TRITONBACKEND_StateBuffer(TRITONBACKEND_State *state,
 
 struct TRITONSERVER_Error *TRITONBACKEND_StateBufferAttributes(
         TRITONBACKEND_State *state, TRITONSERVER_BufferAttributes **buffer_attributes) {
-        API_NEEDS(state);
-        API_NEEDS(buffer_attributes);
+        API_NEEDS(state, buffer_attributes);
         *buffer_attributes =
                 buffer_attributes_to_api(implicit_state_attributes(implicit_state_from_api(state)));
         return NULL;

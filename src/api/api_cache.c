@@ -9,8 +9,7 @@ DEFINE_API_TYPE(TRITONCACHE_Allocator, cache_transfer)
 
 TRITONSERVER_Error *TRITONCACHE_CacheEntryBufferCount(TRITONCACHE_CacheEntry *entry,
                                                       size_t                 *count) {
-        API_NEEDS(entry);
-        API_NEEDS(count);
+        API_NEEDS(entry, count);
         *count = cache_entry_from_api(entry)->n_buffers;
         return NULL;
 }
@@ -18,9 +17,7 @@ TRITONSERVER_Error *TRITONCACHE_CacheEntryBufferCount(TRITONCACHE_CacheEntry *en
 TRITONSERVER_Error *TRITONCACHE_CacheEntryAddBuffer(
         TRITONCACHE_CacheEntry *entry, void *base,
         TRITONSERVER_BufferAttributes *buffer_attributes) {
-        API_NEEDS(entry);
-        API_NEEDS(base);
-        API_NEEDS(buffer_attributes);
+        API_NEEDS(entry, base, buffer_attributes);
         return error_to_api(cache_entry_add(cache_entry_from_api(entry), base,
                                             buffer_attributes_from_api(buffer_attributes)));
 }
@@ -28,9 +25,7 @@ TRITONSERVER_Error *TRITONCACHE_CacheEntryAddBuffer(
 TRITONSERVER_Error *TRITONCACHE_CacheEntryGetBuffer(
         TRITONCACHE_CacheEntry *entry, size_t index, void **base,
         TRITONSERVER_BufferAttributes *buffer_attributes) {
-        API_NEEDS(entry);
-        API_NEEDS(base);
-        API_NEEDS(buffer_attributes);
+        API_NEEDS(entry, base, buffer_attributes);
         return error_to_api(cache_entry_get(cache_entry_from_api(entry), index, base,
                                             buffer_attributes_from_api(buffer_attributes)));
 }
@@ -38,16 +33,14 @@ TRITONSERVER_Error *TRITONCACHE_CacheEntryGetBuffer(
 TRITONSERVER_Error *TRITONCACHE_CacheEntrySetBuffer(
         TRITONCACHE_CacheEntry *entry, size_t index, void *new_base,
         TRITONSERVER_BufferAttributes *buffer_attributes) {
-        API_NEEDS(entry);
-        API_NEEDS(new_base);
+        API_NEEDS(entry, new_base);
         return error_to_api(cache_entry_set(cache_entry_from_api(entry), index, new_base,
                                             buffer_attributes_from_api(buffer_attributes)));
 }
 
 TRITONSERVER_Error *TRITONCACHE_Copy(TRITONCACHE_Allocator  *allocator,
                                      TRITONCACHE_CacheEntry *entry) {
-        API_NEEDS(allocator);
-        API_NEEDS(entry);
+        API_NEEDS(allocator, entry);
         return error_to_api(cache_transfer_copy(cache_transfer_from_api(allocator),
                                                 cache_entry_from_api(entry)));
 }

@@ -29,8 +29,7 @@ bool TRITONSERVER_LogIsEnabled(TRITONSERVER_LogLevel level) {
 struct TRITONSERVER_Error *TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level,
                                                    const char *filename, const int line,
                                                    const char *msg) {
-        API_NEEDS(filename);
-        API_NEEDS(msg);
+        API_NEEDS(filename, msg);
         if ((unsigned)level > TRITONSERVER_LOG_VERBOSE)
                 return error_to_api(api_bad_value(__func__, "log level", (int)level));
         if (log_is_enabled((enum log_level)level))

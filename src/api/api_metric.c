@@ -36,7 +36,6 @@ static void print_text(struct server *s, struct strbuf *out) {
 static void print_openmetrics(struct server *s, struct strbuf *out) {
         AUTO_STRBUF page = { 0 };
 
-        strbuf_init(&page, 0);
         metric_registry_print_exemplars(s->metrics, &page);
         metric_registry_print_exemplars(metric_registry_process(), &page);
         openmetrics_convert(strbuf_str(&page), out);
@@ -50,7 +49,6 @@ static struct error *make_metrics(struct server *s, TRITONSERVER_MetricFormat fo
         struct error   *err;
 
         m->format = format;
-        strbuf_init(&m->text, 0);
         server_measure(s);
         if (format == NESO_METRIC_OPENMETRICS)
                 print_openmetrics(s, &m->text);
@@ -71,8 +69,7 @@ struct TRITONSERVER_Error *NESO_ServerMetrics(struct TRITONSERVER_Server   *serv
                                               struct TRITONSERVER_Metrics **metrics) {
         struct metrics *m;
 
-        API_NEEDS(server);
-        API_NEEDS(metrics);
+        API_NEEDS(server, metrics);
         if (format != TRITONSERVER_METRIC_PROMETHEUS && format != NESO_METRIC_OPENMETRICS)
                 return error_to_api(api_bad_value(__func__, "metric format", format));
         API_TRY(make_metrics(server_from_api(server), format, &m));
@@ -84,8 +81,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server
                                                       struct TRITONSERVER_Metrics **metrics) {
         struct metrics *m;
 
-        API_NEEDS(server);
-        API_NEEDS(metrics);
+        API_NEEDS(server, metrics);
         API_TRY(make_metrics(server_from_api(server), TRITONSERVER_METRIC_PROMETHEUS, &m));
         *metrics = metrics_to_api(m);
         return NULL;
@@ -105,9 +101,7 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(struct TRITONSERVER_Met
                                                          const char **base, size_t *byte_size) {
         const struct metrics *m = metrics_from_api(metrics);
 
-        API_NEEDS(metrics);
-        API_NEEDS(base);
-        API_NEEDS(byte_size);
+        API_NEEDS(metrics, base, byte_size);
         if (format != m->format)
                 return error_to_api(api_bad_value(__func__, "metric format", format));
         *base = strbuf_cstr(&m->text);
@@ -138,9 +132,7 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(struct TRITONSERVER_Metr
                                                         const char *name, const char *description) {
         struct metric_family *f;
 
-        API_NEEDS(family);
-        API_NEEDS(name);
-        API_NEEDS(description);
+        API_NEEDS(family, name, description);
         if ((int)kind < METRIC_COUNTER || (int)kind > METRIC_HISTOGRAM)
                 return error_to_api(api_bad_value(__func__, "metric kind", kind));
         if (is_of_servers(name))
@@ -161,8 +153,7 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricFamilyDelete(
 
 struct TRITONSERVER_Error *TRITONSERVER_GetMetricFamilyKind(
         struct TRITONSERVER_MetricFamily *family, TRITONSERVER_MetricKind *kind) {
-        API_NEEDS(family);
-        API_NEEDS(kind);
+        API_NEEDS(family, kind);
         *kind = (TRITONSERVER_MetricKind)metric_family_kind(metric_family_from_api(family));
         return NULL;
 }
@@ -234,8 +225,7 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricNewWithArgs(
         struct metric            *m = NULL;
         struct error             *err;
 
-        API_NEEDS(metric);
-        API_NEEDS(family);
+        API_NEEDS(metric, family);
         if (label_count > 0)
                 API_NEEDS(labels);
         if (label_count > MAX_LABELS)
@@ -267,8 +257,7 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricDelete(struct TRITONSERVER_Metric 
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricValue(struct TRITONSERVER_Metric *metric,
                                                     double                     *value) {
-        API_NEEDS(metric);
-        API_NEEDS(value);
+        API_NEEDS(metric, value);
         return error_to_api(metric_value(metric_from_api(metric), value));
 }
 
@@ -292,17 +281,14 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricObserve(struct TRITONSERVER_Metric
 
 struct TRITONSERVER_Error *NESO_MetricHistogram(struct TRITONSERVER_Metric *metric,
                                                 uint64_t *counts, uint64_t n_counts, double *sum) {
-        API_NEEDS(metric);
-        API_NEEDS(counts);
-        API_NEEDS(sum);
+        API_NEEDS(metric, counts, sum);
         return error_to_api(
                 metric_histogram(metric_from_api(metric), counts, (size_t)n_counts, sum));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_GetMetricKind(struct TRITONSERVER_Metric *metric,
                                                       TRITONSERVER_MetricKind    *kind) {
-        API_NEEDS(metric);
-        API_NEEDS(kind);
+        API_NEEDS(metric, kind);
         *kind = (TRITONSERVER_MetricKind)metric_kind(metric_from_api(metric));
         return NULL;
 }

@@ -8,7 +8,6 @@
 #include "triton/core/neso.h"
 
 #include <math.h>
-#include <string.h>
 
 DEFINE_API_TYPE(TRITONSERVER_ServerOptions, server_options)
 
@@ -37,9 +36,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsDelete(
 
 struct TRITONSERVER_Error *NESO_ServerOptionsSetByName(struct TRITONSERVER_ServerOptions *options,
                                                        const char *option_name, const char *value) {
-        API_NEEDS(options);
-        API_NEEDS(option_name);
-        API_NEEDS(value);
+        API_NEEDS(options, option_name, value);
         API_TRY(server_options_set(OPTIONS(options), option_name, value));
         return NULL;
 }
@@ -153,16 +150,14 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelRepositoryPath(
         struct TRITONSERVER_ServerOptions *options, const char *model_repository_path) {
-        API_NEEDS(options);
-        API_NEEDS(model_repository_path);
+        API_NEEDS(options, model_repository_path);
         option_texts_add(&OPTIONS(options)->model_repository, model_repository_path);
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetStartupModel(
         struct TRITONSERVER_ServerOptions *options, const char *model_name) {
-        API_NEEDS(options);
-        API_NEEDS(model_name);
+        API_NEEDS(options, model_name);
         option_texts_add(&OPTIONS(options)->load_model, model_name);
         return NULL;
 }
@@ -170,8 +165,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetStartupModel(
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsAddRateLimiterResource(
         struct TRITONSERVER_ServerOptions *options, const char *resource_name,
         const size_t resource_count, const int device) {
-        API_NEEDS(options);
-        API_NEEDS(resource_name);
+        API_NEEDS(options, resource_name);
         if (device < RATE_LIMIT_EACH_DEVICE)
                 return error_to_api(api_bad_value(__func__, "device", device));
         API_TRY(server_options_add_resource(OPTIONS(options), resource_name, resource_count,
@@ -198,9 +192,8 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize(
 /* ---- caches --------------------------------------------------------------------------------- */
 
 static struct error *check_is_object(const char *cache_name, const char *json) {
-        struct json_reader reader;
+        struct json_reader reader = json_reader_of(str_of(json));
 
-        json_reader_init(&reader, str_of(json));
         if (json_peek(&reader) != JSON_OBJECT)
                 return error_new(ERR_INVALID_ARG,
                                  "configuration of cache '%s' is not a JSON object", cache_name);
@@ -215,9 +208,7 @@ static struct error *check_is_object(const char *cache_name, const char *json) {
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCacheConfig(
         struct TRITONSERVER_ServerOptions *options, const char *cache_name,
         const char *config_json) {
-        API_NEEDS(options);
-        API_NEEDS(cache_name);
-        API_NEEDS(config_json);
+        API_NEEDS(options, cache_name, config_json);
         API_TRY(check_is_object(cache_name, config_json));
         server_options_set_cache(OPTIONS(options), cache_name, config_json);
         return NULL;
@@ -239,10 +230,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetResponseCacheByteSize(
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetBackendConfig(
         struct TRITONSERVER_ServerOptions *options, const char *backend_name, const char *setting,
         const char *value) {
-        API_NEEDS(options);
-        API_NEEDS(backend_name);
-        API_NEEDS(setting);
-        API_NEEDS(value);
+        API_NEEDS(options, backend_name, setting, value);
         settings_add(&OPTIONS(options)->backend_settings, backend_name, setting, value);
         return NULL;
 }
@@ -250,10 +238,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetBackendConfig(
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(
         struct TRITONSERVER_ServerOptions *options, const char *policy_name, const char *setting,
         const char *value) {
-        API_NEEDS(options);
-        API_NEEDS(policy_name);
-        API_NEEDS(setting);
-        API_NEEDS(value);
+        API_NEEDS(options, policy_name, setting, value);
         API_TRY(host_policy_check_setting(setting));
         settings_add(&OPTIONS(options)->host_policies, policy_name, setting, value);
         return NULL;
@@ -262,10 +247,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetricsConfig(
         struct TRITONSERVER_ServerOptions *options, const char *name, const char *setting,
         const char *value) {
-        API_NEEDS(options);
-        API_NEEDS(name);
-        API_NEEDS(setting);
-        API_NEEDS(value);
+        API_NEEDS(options, name, setting, value);
         settings_add(&OPTIONS(options)->metrics_settings, name, setting, value);
         return NULL;
 }

@@ -23,9 +23,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestNew(
         struct request *req;
         struct model   *model;
 
-        API_NEEDS(inference_request);
-        API_NEEDS(server);
-        API_NEEDS(model_name);
+        API_NEEDS(inference_request, server, model_name);
         API_TRY(server_get_model_for_request(server_from_api(server), model_name, model_version,
                                              &model));
         req = request_new(model);
@@ -49,8 +47,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestDelete(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestId(
         struct TRITONSERVER_InferenceRequest *inference_request, const char **id) {
-        API_NEEDS(inference_request);
-        API_NEEDS(id);
+        API_NEEDS(inference_request, id);
         *id = REQUEST(inference_request)->id;
         return NULL;
 }
@@ -88,8 +85,7 @@ REQUEST_FIELD(TRITONSERVER_InferenceRequestTimeoutMicroseconds,
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestCorrelationId(
         struct TRITONSERVER_InferenceRequest *inference_request, uint64_t *correlation_id) {
-        API_NEEDS(inference_request);
-        API_NEEDS(correlation_id);
+        API_NEEDS(inference_request, correlation_id);
         if (REQUEST(inference_request)->correlation.text != NULL)
                 return error_to_api(request_error(REQUEST(inference_request), ERR_INVALID_ARG,
                                                   "correlation ID in request is not an unsigned "
@@ -100,8 +96,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestCorrelationId(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestCorrelationIdString(
         struct TRITONSERVER_InferenceRequest *inference_request, const char **correlation_id) {
-        API_NEEDS(inference_request);
-        API_NEEDS(correlation_id);
+        API_NEEDS(inference_request, correlation_id);
         if (REQUEST(inference_request)->correlation.text == NULL)
                 return error_to_api(request_error(REQUEST(inference_request), ERR_INVALID_ARG,
                                                   "correlation ID in request is not a string"));
@@ -119,8 +114,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetCorrelationId(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetCorrelationIdString(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *correlation_id) {
-        API_NEEDS(inference_request);
-        API_NEEDS(correlation_id);
+        API_NEEDS(inference_request, correlation_id);
         return error_to_api(
                 request_set_correlation_text(REQUEST(inference_request), correlation_id));
 }
@@ -134,8 +128,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestCancel(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestIsCancelled(
         struct TRITONSERVER_InferenceRequest *inference_request, bool *is_cancelled) {
-        API_NEEDS(inference_request);
-        API_NEEDS(is_cancelled);
+        API_NEEDS(inference_request, is_cancelled);
         *is_cancelled = request_is_cancelled(REQUEST(inference_request));
         return NULL;
 }
@@ -145,8 +138,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestIsCancelled(
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddInput(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *name,
         const TRITONSERVER_DataType datatype, const int64_t *shape, uint64_t dim_count) {
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
+        API_NEEDS(inference_request, name);
         if (dim_count > 0)
                 API_NEEDS(shape);
         return error_to_api(request_add_input(REQUEST(inference_request), name,
@@ -155,15 +147,13 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddInput(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddRawInput(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *name) {
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
+        API_NEEDS(inference_request, name);
         return error_to_api(request_add_raw_input(REQUEST(inference_request), name));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveInput(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *name) {
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
+        API_NEEDS(inference_request, name);
         return error_to_api(request_remove_input(REQUEST(inference_request), name));
 }
 
@@ -214,8 +204,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputData(
                                                 .memory_id = memory_type_id,
                                                 .byte_size = byte_size };
 
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
+        API_NEEDS(inference_request, name);
         return append_bytes(inference_request, name, base, &attributes, NULL);
 }
 
@@ -227,26 +216,21 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputDataWithHostP
                                                 .memory_id = memory_type_id,
                                                 .byte_size = byte_size };
 
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
-        API_NEEDS(host_policy_name);
+        API_NEEDS(inference_request, name, host_policy_name);
         return append_bytes(inference_request, name, base, &attributes, host_policy_name);
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *name, const void *base,
         struct TRITONSERVER_BufferAttributes *buffer_attributes) {
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
-        API_NEEDS(buffer_attributes);
+        API_NEEDS(inference_request, name, buffer_attributes);
         return append_bytes(inference_request, name, base,
                             buffer_attributes_from_api(buffer_attributes), NULL);
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllInputData(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *name) {
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
+        API_NEEDS(inference_request, name);
         return error_to_api(request_remove_bytes(REQUEST(inference_request), name));
 }
 
@@ -257,12 +241,7 @@ struct TRITONSERVER_Error *NESO_InferenceRequestModelInput(
         const struct model_io_set *io;
         const struct model_io     *input;
 
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
-        API_NEEDS(datatype);
-        API_NEEDS(shape);
-        API_NEEDS(dim_count);
-        API_NEEDS(is_batched);
+        API_NEEDS(inference_request, name, datatype, shape, dim_count, is_batched);
         io = REQUEST(inference_request)->model->io;
         input = model_io_find_input(io, str_of(name), 0);
         *datatype = input != NULL ? (TRITONSERVER_DataType)input->type : TRITONSERVER_TYPE_INVALID;
@@ -277,8 +256,7 @@ struct TRITONSERVER_Error *NESO_InferenceRequestModelInputName(
         const char **name) {
         const struct model_io_set *io;
 
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
+        API_NEEDS(inference_request, name);
         io = REQUEST(inference_request)->model->io;
         *name = index < io->n_inputs ? io->inputs[index].name : NULL;
         return NULL;
@@ -289,9 +267,7 @@ struct TRITONSERVER_Error *NESO_InferenceRequestModelInputIsOptional(
         bool *is_optional) {
         const struct model_io *input;
 
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
-        API_NEEDS(is_optional);
+        API_NEEDS(inference_request, name, is_optional);
         input = model_io_find_input(REQUEST(inference_request)->model->io, str_of(name), 0);
         *is_optional = input == NULL || input->is_optional;
         return NULL;
@@ -300,9 +276,7 @@ struct TRITONSERVER_Error *NESO_InferenceRequestModelInputIsOptional(
 struct TRITONSERVER_Error *NESO_InferenceRequestModelParameter(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *key,
         const char **value) {
-        API_NEEDS(inference_request);
-        API_NEEDS(key);
-        API_NEEDS(value);
+        API_NEEDS(inference_request, key, value);
         *value = model_config_find_parameter(REQUEST(inference_request)->model->config, key);
         return NULL;
 }
@@ -312,9 +286,7 @@ struct TRITONSERVER_Error *NESO_InferenceRequestModelLoad(
         uint64_t *loaded_at_s) {
         const struct model *model;
 
-        API_NEEDS(inference_request);
-        API_NEEDS(max_batch_size);
-        API_NEEDS(loaded_at_s);
+        API_NEEDS(inference_request, max_batch_size, loaded_at_s);
         model = REQUEST(inference_request)->model;
         *max_batch_size = model->io->max_batch_size;
         *loaded_at_s = model->loaded_at_s;
@@ -325,15 +297,13 @@ struct TRITONSERVER_Error *NESO_InferenceRequestModelLoad(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddRequestedOutput(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *name) {
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
+        API_NEEDS(inference_request, name);
         return error_to_api(request_add_output(REQUEST(inference_request), name));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveRequestedOutput(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *name) {
-        API_NEEDS(inference_request);
-        API_NEEDS(name);
+        API_NEEDS(inference_request, name);
         return error_to_api(request_remove_output(REQUEST(inference_request), name));
 }
 
@@ -351,8 +321,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetReleaseCallback(
         struct TRITONSERVER_InferenceRequest    *inference_request,
         TRITONSERVER_InferenceRequestReleaseFn_t request_release_callback,
         void                                    *request_release_userp) {
-        API_NEEDS(inference_request);
-        API_NEEDS(request_release_callback);
+        API_NEEDS(inference_request, request_release_callback);
         REQUEST(inference_request)->on_release =
                 (request_release_fn)(any_fn)request_release_callback;
         REQUEST(inference_request)->on_release_userp = request_release_userp;
@@ -365,9 +334,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
         TRITONSERVER_InferenceResponseCompleteFn_t response_fn, void *response_userp) {
         struct request *req = REQUEST(inference_request);
 
-        API_NEEDS(inference_request);
-        API_NEEDS(response_allocator);
-        API_NEEDS(response_fn);
+        API_NEEDS(inference_request, response_allocator, response_fn);
         req->allocator = response_allocator_from_api(response_allocator);
         req->allocator_userp = response_allocator_userp;
         req->on_response = (response_complete_fn)(any_fn)response_fn;
@@ -381,9 +348,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetStringParameter(
         struct TRITONSERVER_InferenceRequest *request, const char *key, const char *value) {
-        API_NEEDS(request);
-        API_NEEDS(key);
-        API_NEEDS(value);
+        API_NEEDS(request, key, value);
         return error_to_api(request_add_parameter(
                 REQUEST(request),
                 &(struct parameter){ .name = key, .type = PARAMETER_STRING, .string = value }));
@@ -391,8 +356,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetStringParameter(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetIntParameter(
         struct TRITONSERVER_InferenceRequest *request, const char *key, const int64_t value) {
-        API_NEEDS(request);
-        API_NEEDS(key);
+        API_NEEDS(request, key);
         return error_to_api(
                 request_add_parameter(REQUEST(request), &(struct parameter){ .name = key,
                                                                              .type = PARAMETER_INT,
@@ -401,8 +365,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetIntParameter(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetBoolParameter(
         struct TRITONSERVER_InferenceRequest *request, const char *key, const bool value) {
-        API_NEEDS(request);
-        API_NEEDS(key);
+        API_NEEDS(request, key);
         return error_to_api(
                 request_add_parameter(REQUEST(request), &(struct parameter){ .name = key,
                                                                              .type = PARAMETER_BOOL,
@@ -411,8 +374,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetBoolParameter(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetDoubleParameter(
         struct TRITONSERVER_InferenceRequest *request, const char *key, const double value) {
-        API_NEEDS(request);
-        API_NEEDS(key);
+        API_NEEDS(request, key);
         return error_to_api(request_add_parameter(
                 REQUEST(request),
                 &(struct parameter){ .name = key, .type = PARAMETER_DOUBLE, .real = value }));

@@ -24,9 +24,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseError(
 struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseModel(
         struct TRITONSERVER_InferenceResponse *inference_response, const char **model_name,
         int64_t *model_version) {
-        API_NEEDS(inference_response);
-        API_NEEDS(model_name);
-        API_NEEDS(model_version);
+        API_NEEDS(inference_response, model_name, model_version);
         *model_name = RESPONSE(inference_response)->source.model->name;
         *model_version = RESPONSE(inference_response)->source.model->version;
         return NULL;
@@ -34,16 +32,14 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseModel(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseId(
         struct TRITONSERVER_InferenceResponse *inference_response, const char **request_id) {
-        API_NEEDS(inference_response);
-        API_NEEDS(request_id);
+        API_NEEDS(inference_response, request_id);
         *request_id = RESPONSE(inference_response)->source.id;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseParameterCount(
         struct TRITONSERVER_InferenceResponse *inference_response, uint32_t *count) {
-        API_NEEDS(inference_response);
-        API_NEEDS(count);
+        API_NEEDS(inference_response, count);
         *count = RESPONSE(inference_response)->parameters.n;
         return NULL;
 }
@@ -53,10 +49,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseParameter(
         const char **name, TRITONSERVER_ParameterType *type, const void **vvalue) {
         const struct parameter *p;
 
-        API_NEEDS(inference_response);
-        API_NEEDS(name);
-        API_NEEDS(type);
-        API_NEEDS(vvalue);
+        API_NEEDS(inference_response, name, type, vvalue);
         p = parameter_list_at(&RESPONSE(inference_response)->parameters, index);
         if (p == NULL)
                 return error_to_api(error_new(ERR_INVALID_ARG,
@@ -70,8 +63,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseParameter(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputCount(
         struct TRITONSERVER_InferenceResponse *inference_response, uint32_t *count) {
-        API_NEEDS(inference_response);
-        API_NEEDS(count);
+        API_NEEDS(inference_response, count);
         *count = RESPONSE(inference_response)->n_outputs;
         return NULL;
 }
@@ -92,16 +84,8 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutput(
         TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id, void **userp) {
         struct response_output *o;
 
-        API_NEEDS(inference_response);
-        API_NEEDS(name);
-        API_NEEDS(datatype);
-        API_NEEDS(shape);
-        API_NEEDS(dim_count);
-        API_NEEDS(base);
-        API_NEEDS(byte_size);
-        API_NEEDS(memory_type);
-        API_NEEDS(memory_type_id);
-        API_NEEDS(userp);
+        API_NEEDS(inference_response, name, datatype, shape, dim_count, base);
+        API_NEEDS(byte_size, memory_type, memory_type_id, userp);
         API_TRY(find_output(RESPONSE(inference_response), index, &o));
         *name = o->name;
         *datatype = (TRITONSERVER_DataType)o->type;
@@ -120,8 +104,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputClassificationLab
         const size_t class_index, const char **label) {
         struct response_output *o;
 
-        API_NEEDS(inference_response);
-        API_NEEDS(label);
+        API_NEEDS(inference_response, label);
         API_TRY(find_output(RESPONSE(inference_response), index, &o));
         *label = response_find_label(o, class_index);
         return NULL;
@@ -130,9 +113,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputClassificationLab
 static struct TRITONSERVER_Error *give_output(const struct response_output *o,
                                               TRITONSERVER_DataType        *datatype,
                                               const int64_t **shape, uint64_t *dim_count) {
-        API_NEEDS(datatype);
-        API_NEEDS(shape);
-        API_NEEDS(dim_count);
+        API_NEEDS(datatype, shape, dim_count);
         *datatype = (TRITONSERVER_DataType)o->type;
         *shape = o->shape;
         *dim_count = o->n_dims;
@@ -146,8 +127,7 @@ TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutputByName(TRITONBACKEND_Re
                                                                 uint64_t               *dim_count) {
         struct response_output *o;
 
-        API_NEEDS(response);
-        API_NEEDS(name);
+        API_NEEDS(response, name);
         o = response_find_output((struct response *)response, name);
         if (o == NULL)
                 return error_to_api(
@@ -162,8 +142,7 @@ TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutput(TRITONBACKEND_Response
                                                           uint64_t              *dim_count) {
         struct response_output *o;
 
-        API_NEEDS(response);
-        API_NEEDS(name);
+        API_NEEDS(response, name);
         API_TRY(find_output((struct response *)response, index, &o));
         *name = o->name;
         return give_output(o, datatype, shape, dim_count);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of TRITONSERVER_Server: life cycle, state, metadata and inference. */
 #include "api/api_types.h"
-#include "base/mem.h"
 #include "infer/infer_thread.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response_stream.h"
-#include "observe/metric.h"
 #include "observe/model_activity.h"
 #include "repo/repo.h"
 #include "server/core_metrics.h"
@@ -24,8 +22,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerNew(struct TRITONSERVER_Server    
                                                   struct TRITONSERVER_ServerOptions *options) {
         struct server *s;
 
-        API_NEEDS(server);
-        API_NEEDS(options);
+        API_NEEDS(server, options);
         API_TRY(server_new(server_options_from_api(options), &s));
         *server = server_to_api(s);
         return NULL;
@@ -64,8 +61,7 @@ static struct error *check_exiting(const struct server *s) {
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *server,
                                                      bool                       *live) {
-        API_NEEDS(server);
-        API_NEEDS(live);
+        API_NEEDS(server, live);
         *live = false;
         API_TRY(check_exiting(server_from_api(server)));
         *live = server_is_live(server_from_api(server));
@@ -74,8 +70,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server 
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerIsReady(struct TRITONSERVER_Server *server,
                                                       bool                       *ready) {
-        API_NEEDS(server);
-        API_NEEDS(ready);
+        API_NEEDS(server, ready);
         *ready = false;
         API_TRY(check_exiting(server_from_api(server)));
         *ready = server_is_ready(server_from_api(server));
@@ -88,9 +83,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(struct TRITONSERVER_S
                                                            bool         *ready) {
         struct server *s = server_from_api(server);
 
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        API_NEEDS(ready);
+        API_NEEDS(server, model_name, ready);
         API_TRY(check_exiting(s));
         *ready = server_is_live(s) && repo_version_is_ready(s->repo, model_name, model_version);
         return NULL;
@@ -101,9 +94,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelBatchProperties(
         uint32_t *flags, void **voidp) {
         struct model *model;
 
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        API_NEEDS(flags);
+        API_NEEDS(server, model_name, flags);
         API_TRY(server_get_model_for_request(server_from_api(server), model_name, model_version,
                                              &model));
         *flags = model->io->max_batch_size > 0 ? TRITONSERVER_BATCH_FIRST_DIM
@@ -119,9 +110,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelTransactionProperties(
         uint32_t *txn_flags, void **voidp) {
         struct model *model;
 
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        API_NEEDS(txn_flags);
+        API_NEEDS(server, model_name, txn_flags);
         API_TRY(server_get_model(server_from_api(server), model_name, model_version, &model));
         *txn_flags = server_chain_is_decoupled(model) ? TRITONSERVER_TXN_DECOUPLED
                                                       : TRITONSERVER_TXN_ONE_TO_ONE;
@@ -142,17 +131,14 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelTransactionProperties(
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerMetadata(
         struct TRITONSERVER_Server *server, struct TRITONSERVER_Message **server_metadata_message) {
-        API_NEEDS(server);
-        API_NEEDS(server_metadata_message);
+        API_NEEDS(server, server_metadata_message);
         GIVE_MESSAGE(server_metadata_message, server_metadata(server_from_api(server), &m));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(
         struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
         struct TRITONSERVER_Message **model_metadata) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        API_NEEDS(model_metadata);
+        API_NEEDS(server, model_name, model_metadata);
         GIVE_MESSAGE(model_metadata,
                      server_model_metadata(server_from_api(server), model_name, model_version, &m));
 }
@@ -160,8 +146,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(
         struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
         struct TRITONSERVER_Message **model_stats) {
-        API_NEEDS(server);
-        API_NEEDS(model_stats);
+        API_NEEDS(server, model_stats);
         GIVE_MESSAGE(model_stats, server_model_statistics(server_from_api(server),
                                                           model_name != NULL ? model_name : "",
                                                           model_version, &m));
@@ -170,9 +155,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(
 struct TRITONSERVER_Error *NESO_ServerModelSequences(struct TRITONSERVER_Server *server,
                                                      const char *model_name, int64_t model_version,
                                                      struct TRITONSERVER_Message **sequences) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        API_NEEDS(sequences);
+        API_NEEDS(server, model_name, sequences);
         GIVE_MESSAGE(sequences, server_model_sequences(server_from_api(server), model_name,
                                                        model_version, &m));
 }
@@ -180,26 +163,21 @@ struct TRITONSERVER_Error *NESO_ServerModelSequences(struct TRITONSERVER_Server 
 struct TRITONSERVER_Error *NESO_ServerModelStacks(struct TRITONSERVER_Server *server,
                                                   const char *model_name, int64_t model_version,
                                                   struct TRITONSERVER_Message **stacks) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        API_NEEDS(stacks);
+        API_NEEDS(server, model_name, stacks);
         GIVE_MESSAGE(stacks,
                      server_model_stacks(server_from_api(server), model_name, model_version, &m));
 }
 
 struct TRITONSERVER_Error *NESO_ServerGpus(struct TRITONSERVER_Server   *server,
                                            struct TRITONSERVER_Message **gpus) {
-        API_NEEDS(server);
-        API_NEEDS(gpus);
+        API_NEEDS(server, gpus);
         GIVE_MESSAGE(gpus, server_gpus(server_from_api(server), &m));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(
         struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
         const uint32_t config_version, struct TRITONSERVER_Message **model_config) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        API_NEEDS(model_config);
+        API_NEEDS(server, model_name, model_config);
         GIVE_MESSAGE(model_config, server_model_config(server_from_api(server), model_name,
                                                        model_version, config_version, &m));
 }
@@ -208,9 +186,7 @@ struct TRITONSERVER_Error *NESO_ServerModelConfigSource(struct TRITONSERVER_Serv
                                                         const char                   *model_name,
                                                         int64_t                       model_version,
                                                         struct TRITONSERVER_Message **source) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        API_NEEDS(source);
+        API_NEEDS(server, model_name, source);
         GIVE_MESSAGE(source, server_model_config_source(server_from_api(server), model_name,
                                                         model_version, &m));
 }
@@ -218,9 +194,7 @@ struct TRITONSERVER_Error *NESO_ServerModelConfigSource(struct TRITONSERVER_Serv
 struct TRITONSERVER_Error *NESO_ServerModelChain(struct TRITONSERVER_Server *server,
                                                  const char *model_name, int64_t model_version,
                                                  struct TRITONSERVER_Message **chain) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        API_NEEDS(chain);
+        API_NEEDS(server, model_name, chain);
         GIVE_MESSAGE(chain,
                      server_model_chain(server_from_api(server), model_name, model_version, &m));
 }
@@ -228,8 +202,7 @@ struct TRITONSERVER_Error *NESO_ServerModelChain(struct TRITONSERVER_Server *ser
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(
         struct TRITONSERVER_Server *server, uint32_t flags,
         struct TRITONSERVER_Message **model_index) {
-        API_NEEDS(server);
-        API_NEEDS(model_index);
+        API_NEEDS(server, model_index);
         GIVE_MESSAGE(model_index,
                      server_model_index(server_from_api(server),
                                         (flags & TRITONSERVER_INDEX_FLAG_READY) != 0, &m));
@@ -238,8 +211,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(
 struct TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
         struct TRITONSERVER_Server *server, struct TRITONSERVER_InferenceRequest *inference_request,
         struct TRITONSERVER_InferenceTrace *trace) {
-        API_NEEDS(server);
-        API_NEEDS(inference_request);
+        API_NEEDS(server, inference_request);
         if (trace != NULL)
                 return error_to_api(server_infer_traced(server_from_api(server),
                                                         request_from_api(inference_request),
@@ -250,8 +222,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
 
 struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
         struct TRITONSERVER_InferenceRequest *inference_request, bool *is_decoupled) {
-        API_NEEDS(inference_request);
-        API_NEEDS(is_decoupled);
+        API_NEEDS(inference_request, is_decoupled);
         *is_decoupled = server_chain_is_decoupled(request_from_api(inference_request)->model);
         return NULL;
 }
@@ -291,9 +262,7 @@ struct TRITONSERVER_Error *NESO_InferenceRequestSetRunsAlone(
 struct TRITONSERVER_Error *NESO_InferenceRequestModelSteps(
         struct TRITONSERVER_InferenceRequest *inference_request, bool *is_composed,
         NESO_ModelStepFn_t step, void *userp) {
-        API_NEEDS(inference_request);
-        API_NEEDS(is_composed);
-        API_NEEDS(step);
+        API_NEEDS(inference_request, is_composed, step);
         *is_composed = server_each_step(request_from_api(inference_request), step, userp);
         return NULL;
 }
@@ -321,8 +290,7 @@ struct TRITONSERVER_Error *NESO_ThreadEndResponses(void) {
 
 struct TRITONSERVER_Error *NESO_ThreadAfterResponses(NESO_AfterResponsesFn_t call, void *userp,
                                                      bool *is_deferred) {
-        API_NEEDS(call);
-        API_NEEDS(is_deferred);
+        API_NEEDS(call, is_deferred);
         *is_deferred = infer_thread_call_after_responses(call, userp);
         return NULL;
 }
@@ -333,9 +301,7 @@ struct TRITONSERVER_Error *NESO_ServerReadiness(struct TRITONSERVER_Server *serv
         struct server   *s = server_from_api(server);
         struct readiness found = { 0 };
 
-        API_NEEDS(server);
-        API_NEEDS(ready);
-        API_NEEDS(asks_backends);
+        API_NEEDS(server, ready, asks_backends);
         API_TRY(check_exiting(s));
         if (model_name == NULL)
                 found = server_readiness(s);
@@ -356,9 +322,7 @@ struct TRITONSERVER_Error *NESO_ServerSetDraining(struct TRITONSERVER_Server *se
 struct TRITONSERVER_Error *NESO_ReadyWatchNew(struct NESO_ReadyWatch    **watch,
                                               struct TRITONSERVER_Server *server,
                                               NESO_ReadyWatchFn_t changed, void *userp) {
-        API_NEEDS(watch);
-        API_NEEDS(server);
-        API_NEEDS(changed);
+        API_NEEDS(watch, server, changed);
         *watch = subscription_to_api(
                 event_source_subscribe(&server_from_api(server)->ready, changed, userp));
         return NULL;
@@ -371,16 +335,13 @@ struct TRITONSERVER_Error *NESO_ReadyWatchDelete(struct NESO_ReadyWatch *watch) 
 
 struct TRITONSERVER_Error *NESO_ServerObserveRejected(struct TRITONSERVER_Server *server,
                                                       const char                 *limit) {
-        API_NEEDS(server);
-        API_NEEDS(limit);
+        API_NEEDS(server, limit);
         return error_to_api(core_metrics_count_rejected(server_from_api(server)->core, limit));
 }
 
 struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(struct TRITONSERVER_Server *server,
                                                         const char *key, const char *reason) {
-        API_NEEDS(server);
-        API_NEEDS(key);
-        API_NEEDS(reason);
+        API_NEEDS(server, key, reason);
         return error_to_api(
                 core_metrics_count_key_refused(server_from_api(server)->core, key, reason));
 }
@@ -424,8 +385,7 @@ struct TRITONSERVER_Error *NESO_ServerModelActivity(struct TRITONSERVER_Server *
                                                     NESO_ModelActivityFn_t visit, void *userp) {
         struct activity_visit v = { visit, userp };
 
-        API_NEEDS(server);
-        API_NEEDS(visit);
+        API_NEEDS(server, visit);
         API_TRY(check_exiting(server_from_api(server)));
         return error_to_api(server_visit_activity(server_from_api(server), pass_activity, &v));
 }

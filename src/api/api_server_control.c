@@ -18,8 +18,7 @@ DEFINE_API_TYPE(TRITONSERVER_ServerOptions, server_options)
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModel(struct TRITONSERVER_Server *server,
                                                         const char                 *model_name) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
+        API_NEEDS(server, model_name);
         return error_to_api(server_load_model(server_from_api(server), model_name, NULL));
 }
 
@@ -114,8 +113,7 @@ static struct error *load_model(struct server *s, const char *name,
 struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
         struct TRITONSERVER_Server *server, const char *model_name,
         const struct TRITONSERVER_Parameter **parameters, const uint64_t parameter_count) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
+        API_NEEDS(server, model_name);
         if (parameter_count > 0)
                 API_NEEDS(parameters);
         return error_to_api(
@@ -126,9 +124,7 @@ struct TRITONSERVER_Error *NESO_ServerLoadPermittedModel(
         struct TRITONSERVER_Server *server, const char *model_name,
         const struct TRITONSERVER_Parameter **parameters, const uint64_t parameter_count,
         NESO_ModelPermitFn_t permits, void *userp) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        API_NEEDS(permits);
+        API_NEEDS(server, model_name, permits);
         if (parameter_count > 0)
                 API_NEEDS(parameters);
         return error_to_api(load_permitted(server_from_api(server),
@@ -191,10 +187,7 @@ struct TRITONSERVER_Error *NESO_ServerLoadChain(struct TRITONSERVER_Server *serv
                                                 uint64_t parameters_count, const char **loaded) {
         struct server *s = server_from_api(server);
 
-        API_NEEDS(server);
-        API_NEEDS(models);
-        API_NEEDS(parameters);
-        API_NEEDS(loaded);
+        API_NEEDS(server, models, parameters, loaded);
         if (model_count == 0)
                 return error_to_api(
                         error_new_text(ERR_INVALID_ARG, "a chain has a model at least"));
@@ -226,15 +219,13 @@ struct TRITONSERVER_Error *NESO_ThreadLoadsFor(const char *model_name, int64_t m
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(struct TRITONSERVER_Server *server,
                                                           const char                 *model_name) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
+        API_NEEDS(server, model_name);
         return error_to_api(server_unload_model(server_from_api(server), model_name));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(
         struct TRITONSERVER_Server *server, const char *model_name) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
+        API_NEEDS(server, model_name);
         return error_to_api(server_unload_model_with_needs(server_from_api(server), model_name,
                                                            &(struct load_permit){ 0 }));
 }
@@ -243,9 +234,7 @@ struct TRITONSERVER_Error *NESO_ServerUnloadPermittedModels(struct TRITONSERVER_
                                                             const char                 *model_name,
                                                             NESO_ModelPermitFn_t        permits,
                                                             void                       *userp) {
-        API_NEEDS(server);
-        API_NEEDS(model_name);
-        API_NEEDS(permits);
+        API_NEEDS(server, model_name, permits);
         return error_to_api(
                 server_unload_model_with_needs(server_from_api(server), model_name,
                                                &(struct load_permit){ permits, userp }));
@@ -286,8 +275,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerRegisterModelRepository(
         struct repo_name *names;
         struct error     *err;
 
-        API_NEEDS(server);
-        API_NEEDS(repository_path);
+        API_NEEDS(server, repository_path);
         if (mapping_count > 0)
                 API_NEEDS(name_mapping);
         names = try_zalloc(((size_t)mapping_count + 1) * sizeof(*names));
@@ -301,8 +289,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerRegisterModelRepository(
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerUnregisterModelRepository(
         struct TRITONSERVER_Server *server, const char *repository_path) {
-        API_NEEDS(server);
-        API_NEEDS(repository_path);
+        API_NEEDS(server, repository_path);
         return error_to_api(server_unregister_repository(server_from_api(server), repository_path));
 }
 
@@ -311,9 +298,7 @@ struct TRITONSERVER_Error *NESO_ModelRepositoryCheck(struct TRITONSERVER_ServerO
                                                      struct TRITONSERVER_Message      **report) {
         struct message *m;
 
-        API_NEEDS(options);
-        API_NEEDS(path);
-        API_NEEDS(report);
+        API_NEEDS(options, path, report);
         API_TRY(repository_check(server_options_from_api(options), path, &m));
         *report = message_to_api(m);
         return NULL;

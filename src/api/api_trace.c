@@ -33,9 +33,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceNew(
         struct TRITONSERVER_InferenceTrace **trace, TRITONSERVER_InferenceTraceLevel level,
         uint64_t parent_id, TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
         TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp) {
-        API_NEEDS(trace);
-        API_NEEDS(activity_fn);
-        API_NEEDS(release_fn);
+        API_NEEDS(trace, activity_fn, release_fn);
         return make_trace(
                 &(struct trace_options){
                         .level = (uint32_t)level,
@@ -52,8 +50,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceTensorNew(
         uint64_t parent_id, TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
         TRITONSERVER_InferenceTraceTensorActivityFn_t tensor_activity_fn,
         TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void *trace_userp) {
-        API_NEEDS(trace);
-        API_NEEDS(activity_fn);
+        API_NEEDS(trace, activity_fn);
         if ((level & TRITONSERVER_TRACE_LEVEL_TENSORS) != 0)
                 API_NEEDS(tensor_activity_fn);
         API_NEEDS(release_fn);
@@ -71,8 +68,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceTensorNew(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceReportActivity(
         struct TRITONSERVER_InferenceTrace *trace, uint64_t timestamp, const char *activity_name) {
-        API_NEEDS(trace);
-        API_NEEDS(activity_name);
+        API_NEEDS(trace, activity_name);
         trace_report_custom(TRACE(trace), activity_name, timestamp);
         return NULL;
 }
@@ -84,16 +80,14 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceDelete(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceId(struct TRITONSERVER_InferenceTrace *trace,
                                                          uint64_t                           *id) {
-        API_NEEDS(trace);
-        API_NEEDS(id);
+        API_NEEDS(trace, id);
         *id = TRACE(trace)->id;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceParentId(
         struct TRITONSERVER_InferenceTrace *trace, uint64_t *parent_id) {
-        API_NEEDS(trace);
-        API_NEEDS(parent_id);
+        API_NEEDS(trace, parent_id);
         *parent_id = TRACE(trace)->options.parent_id;
         return NULL;
 }
@@ -105,24 +99,21 @@ static const char *text_of(const char *text) {
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceModelName(
         struct TRITONSERVER_InferenceTrace *trace, const char **model_name) {
-        API_NEEDS(trace);
-        API_NEEDS(model_name);
+        API_NEEDS(trace, model_name);
         *model_name = text_of(TRACE(trace)->model_name);
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceModelVersion(
         struct TRITONSERVER_InferenceTrace *trace, int64_t *model_version) {
-        API_NEEDS(trace);
-        API_NEEDS(model_version);
+        API_NEEDS(trace, model_version);
         *model_version = TRACE(trace)->model_version;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceRequestId(
         struct TRITONSERVER_InferenceTrace *trace, const char **request_id) {
-        API_NEEDS(trace);
-        API_NEEDS(request_id);
+        API_NEEDS(trace, request_id);
         *request_id = text_of(TRACE(trace)->request_id);
         return NULL;
 }
@@ -132,8 +123,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceSpawnChildTrace(
         struct TRITONSERVER_InferenceTrace **child_trace) {
         struct trace *child;
 
-        API_NEEDS(trace);
-        API_NEEDS(child_trace);
+        API_NEEDS(trace, child_trace);
         child = trace_spawn(TRACE(trace));
         if (child == NULL)
                 return out_of_memory();
@@ -149,16 +139,14 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceSetContext(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceContext(
         struct TRITONSERVER_InferenceTrace *trace, const char **trace_context) {
-        API_NEEDS(trace);
-        API_NEEDS(trace_context);
+        API_NEEDS(trace, trace_context);
         *trace_context = TRACE(trace)->context;
         return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_InferenceTraceCustomActivity(
         struct TRITONSERVER_InferenceTrace *trace, const char **activity_name) {
-        API_NEEDS(trace);
-        API_NEEDS(activity_name);
+        API_NEEDS(trace, activity_name);
         *activity_name = trace_custom_name();
         return NULL;
 }

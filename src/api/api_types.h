@@ -49,9 +49,22 @@ struct error *api_bad_value(const char *function, const char *what, long long va
                         return error_to_api(api_err_);                                             \
         } while (0)
 
-/* Returns from the shim with INVALID_ARG when a required pointer is NULL. */
-#define API_NEEDS(argument)                                                                        \
+/* Returns from the shim with INVALID_ARG, which names the first of one to six required pointers that is
+ * NULL. */
+#define API_NEEDS(...)                                                                             \
+        API_NEEDS_CHOOSE(__VA_ARGS__, API_NEEDS_6, API_NEEDS_5, API_NEEDS_4, API_NEEDS_3,          \
+                         API_NEEDS_2, API_NEEDS_1, )                                               \
+        (__VA_ARGS__)
+#define API_NEEDS_CHOOSE(a, b, c, d, e, f, chosen, ...) chosen
+#define API_NEEDS_1(argument)                                                                      \
         do {                                                                                       \
                 if ((argument) == NULL)                                                            \
                         return error_to_api(api_null_argument(__func__, #argument));               \
         } while (0)
+/* clang-format off */
+#define API_NEEDS_2(argument, ...) API_NEEDS_1(argument); API_NEEDS_1(__VA_ARGS__)
+#define API_NEEDS_3(argument, ...) API_NEEDS_1(argument); API_NEEDS_2(__VA_ARGS__)
+#define API_NEEDS_4(argument, ...) API_NEEDS_1(argument); API_NEEDS_3(__VA_ARGS__)
+#define API_NEEDS_5(argument, ...) API_NEEDS_1(argument); API_NEEDS_4(__VA_ARGS__)
+#define API_NEEDS_6(argument, ...) API_NEEDS_1(argument); API_NEEDS_5(__VA_ARGS__)
+/* clang-format on */

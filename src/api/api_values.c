@@ -39,8 +39,7 @@ struct TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(
         struct TRITONSERVER_Message **message, const char *base, size_t byte_size) {
         struct message *parsed;
 
-        API_NEEDS(message);
-        API_NEEDS(base);
+        API_NEEDS(message, base);
         API_TRY(message_new_parsed(str_range(base, byte_size), &parsed));
         *message = message_to_api(parsed);
         return NULL;
@@ -54,9 +53,7 @@ struct TRITONSERVER_Error *TRITONSERVER_MessageDelete(struct TRITONSERVER_Messag
 struct TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(struct TRITONSERVER_Message *message,
                                                                const char                 **base,
                                                                size_t *byte_size) {
-        API_NEEDS(message);
-        API_NEEDS(base);
-        API_NEEDS(byte_size);
+        API_NEEDS(message, base, byte_size);
 
         struct str text = message_text(message_from_api(message));
 
@@ -119,8 +116,7 @@ struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetByteSize(
 
 struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesMemoryTypeId(
         struct TRITONSERVER_BufferAttributes *buffer_attributes, int64_t *memory_type_id) {
-        API_NEEDS(buffer_attributes);
-        API_NEEDS(memory_type_id);
+        API_NEEDS(buffer_attributes, memory_type_id);
         *memory_type_id = ATTRIBUTES(buffer_attributes)->memory_id;
         return NULL;
 }
@@ -128,24 +124,21 @@ struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesMemoryTypeId(
 struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesMemoryType(
         struct TRITONSERVER_BufferAttributes *buffer_attributes,
         TRITONSERVER_MemoryType              *memory_type) {
-        API_NEEDS(buffer_attributes);
-        API_NEEDS(memory_type);
+        API_NEEDS(buffer_attributes, memory_type);
         *memory_type = (TRITONSERVER_MemoryType)ATTRIBUTES(buffer_attributes)->memory_type;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesCudaIpcHandle(
         struct TRITONSERVER_BufferAttributes *buffer_attributes, void **cuda_ipc_handle) {
-        API_NEEDS(buffer_attributes);
-        API_NEEDS(cuda_ipc_handle);
+        API_NEEDS(buffer_attributes, cuda_ipc_handle);
         *cuda_ipc_handle = ATTRIBUTES(buffer_attributes)->cuda_ipc_handle;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesByteSize(
         struct TRITONSERVER_BufferAttributes *buffer_attributes, size_t *byte_size) {
-        API_NEEDS(buffer_attributes);
-        API_NEEDS(byte_size);
+        API_NEEDS(buffer_attributes, byte_size);
         *byte_size = ATTRIBUTES(buffer_attributes)->byte_size;
         return NULL;
 }

@@ -12,40 +12,35 @@
 #endif
 
 struct TRITONSERVER_Error *TRITONSERVER_ApiVersion(uint32_t *major, uint32_t *minor) {
-        API_NEEDS(major);
-        API_NEEDS(minor);
+        API_NEEDS(major, minor);
         *major = TRITONSERVER_API_VERSION_MAJOR;
         *minor = TRITONSERVER_API_VERSION_MINOR;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor) {
-        API_NEEDS(major);
-        API_NEEDS(minor);
+        API_NEEDS(major, minor);
         *major = TRITONBACKEND_API_VERSION_MAJOR;
         *minor = TRITONBACKEND_API_VERSION_MINOR;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONREPOAGENT_ApiVersion(uint32_t *major, uint32_t *minor) {
-        API_NEEDS(major);
-        API_NEEDS(minor);
+        API_NEEDS(major, minor);
         *major = TRITONREPOAGENT_API_VERSION_MAJOR;
         *minor = TRITONREPOAGENT_API_VERSION_MINOR;
         return NULL;
 }
 
 TRITONSERVER_Error *TRITONCACHE_ApiVersion(uint32_t *major, uint32_t *minor) {
-        API_NEEDS(major);
-        API_NEEDS(minor);
+        API_NEEDS(major, minor);
         *major = TRITONCACHE_API_VERSION_MAJOR;
         *minor = TRITONCACHE_API_VERSION_MINOR;
         return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_ApiVersion(uint32_t *major, uint32_t *minor) {
-        API_NEEDS(major);
-        API_NEEDS(minor);
+        API_NEEDS(major, minor);
         *major = NESO_API_VERSION_MAJOR;
         *minor = NESO_API_VERSION_MINOR;
         return NULL;

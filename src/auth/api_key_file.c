@@ -47,15 +47,11 @@ static bool matches(struct str pattern, struct str name) {
 }
 
 bool api_key_grants_model(const struct api_key *key, struct str model) {
-        struct str rest = str_of(key->models), pattern;
-
         if (key->models == NULL)
                 return true;
-        while (model.len > 0 && rest.ptr != NULL) {
-                rest = str_split(rest, ',', &pattern);
-                if (matches(pattern, model))
+        STR_FOR_EACH(str_of(key->models), ',', pattern)
+                if (model.len > 0 && matches(pattern, model))
                         return true;
-        }
         return false;
 }
 
@@ -151,14 +147,12 @@ static struct error *read_digest(struct key_reader *r, struct str word, struct a
 }
 
 static struct error *read_groups(struct key_reader *r, struct str word, struct api_key *key) {
-        struct str          name;
         enum endpoint_group group;
 
         if (word.len == 0)
                 return FAULT(r, word.ptr,
                              "the groups of endpoints are missing; '*' is all of them");
-        while (word.ptr != NULL) {
-                word = str_split(word, ',', &name);
+        STR_FOR_EACH(word, ',', name) {
                 if (str_is(name, "*")) {
                         key->groups = UINT32_MAX;
                 } else if (endpoint_group_find(name, &group)) {
@@ -176,15 +170,11 @@ static struct error *read_groups(struct key_reader *r, struct str word, struct a
 }
 
 static struct error *read_models(struct key_reader *r, struct str word, struct api_key *key) {
-        struct str rest = word, pattern;
-
         if (word.len == 0)
                 return NULL;
-        while (rest.ptr != NULL) {
-                rest = str_split(rest, ',', &pattern);
+        STR_FOR_EACH(word, ',', pattern)
                 if (pattern.len == 0)
                         return FAULT(r, pattern.ptr, "a pattern of model names is empty");
-        }
         for (size_t i = 0; i < word.len; i++)
                 if ((unsigned char)word.ptr[i] < ' ' || word.ptr[i] == 0x7f)
                         return FAULT(r, word.ptr + i, "a control character");
@@ -250,8 +240,7 @@ struct error *api_key_file_read(struct str text, const char *file_for_errors,
         struct key_reader   r = { .file = file_for_errors, .keys = &f };
         struct error       *err = NULL;
 
-        while (text.ptr != NULL && err == NULL) {
-                text = str_split(text, '\n', &r.line);
+        while (err == NULL && str_next(&text, '\n', &r.line)) {
                 r.at = 0;
                 r.number++;
                 err = read_line(&r);

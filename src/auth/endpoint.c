@@ -81,7 +81,7 @@ static struct error *add_rule(struct endpoint_policy *p, struct str group, struc
 
 struct error *endpoint_policy_add(struct endpoint_policy *p, const char *text, const char *kind,
                                   const char *header_prefix) {
-        struct str groups, header, group;
+        struct str groups, header;
         struct str rest = str_split(str_of(text), ':', &groups);
         struct str value = rest.ptr != NULL ? str_split(rest, '=', &header) : rest;
 
@@ -90,10 +90,8 @@ struct error *endpoint_policy_add(struct endpoint_policy *p, const char *text, c
                                  "restricted %ss must be given as "
                                  "<group>,<group>:<header>=<value>, got '%s'",
                                  kind, text);
-        while (groups.ptr != NULL) {
-                groups = str_split(groups, ',', &group);
+        STR_FOR_EACH(groups, ',', group)
                 TRY(add_rule(p, group, header, value, kind, header_prefix));
-        }
         return NULL;
 }
 

@@ -94,8 +94,7 @@ static bool has_groups(const struct backend_registry *r) {
 /* Writes the settings for single backends, by backend: the python backend is opened once, and passes
  * those for a backend that is a Python program to it. */
 static void print_groups(const struct backend_registry *r, struct json_writer *w) {
-        json_key(w, "backends");
-        json_begin_object(w);
+        json_member_object(w, "backends");
         for (size_t i = 0; i < r->settings.n_items; i++) {
                 const char *group = r->settings.items[i].group;
                 struct map  values;
@@ -118,7 +117,7 @@ static void print_groups(const struct backend_registry *r, struct json_writer *w
 
 static void print_config(const struct backend_registry *r, const char *backend,
                          struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
         struct map         values;
         /* A build of the reference server without GPUs says 0. */
         AUTO_CHARS capability = mem_printf("%f", r->gpus != NULL ? r->min_compute_capability : 0.0);
@@ -130,7 +129,6 @@ static void print_config(const struct backend_registry *r, const char *backend,
         map_set(&values, STR_LIT("min-compute-capability"), capability);
         overlay_settings(r, backend, &values);
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         json_key(&w, "cmdline");
         print_strings(&values, &w);
@@ -235,7 +233,6 @@ struct error *backend_registry_get(struct backend_registry *r, const struct back
         struct backend *b;
         struct error   *err;
 
-        strbuf_init(&config, 0);
         TRY(backend_registry_find(r, wanted, &path));
         b = get_or_claim(r, path);
         if (b == NULL) {

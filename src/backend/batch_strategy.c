@@ -149,12 +149,6 @@ static char *find_path(const struct backend_model *m) {
         return file_exists(backend) ? STEAL(backend) : NULL;
 }
 
-static struct error *find_functions(struct batch_strategy *s, struct dl *library) {
-        for (int i = 0; i < N_FUNCTIONS; i++)
-                TRY(dl_get(library, names[i], &s->functions[i]));
-        return NULL;
-}
-
 /* False when the backend exports none of the functions, and so has no strategy. */
 static bool has_any(struct dl *library) {
         for (int i = 0; i < N_FUNCTIONS; i++)
@@ -179,7 +173,7 @@ static struct error *open_library(struct batch_strategy *s, const char *path) {
         struct dl *library = path != NULL ? s->library : s->model->backend->library;
 
         s->place = (struct plugin_place){ dl_path(library), s->model->name, s->model->version };
-        TRY(find_functions(s, library));
+        TRY(dl_get_all(library, names, N_FUNCTIONS, s->functions));
         return start_strategy(s);
 }
 

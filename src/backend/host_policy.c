@@ -150,17 +150,14 @@ const struct placement *host_policies_place(const struct host_policies *policies
 void host_policies_print(const struct host_policies *policies, const char *name,
                          struct strbuf *to) {
         const struct host_policy *policy = find_policy(policies, name);
-        struct json_writer        w;
+        struct json_writer        w = { .out = to };
 
-        json_writer_init(&w, to);
         json_begin_object(&w);
-        json_key(&w, name);
-        json_begin_object(&w);
+        json_member_object(&w, name);
         for (size_t i = 0; i < N_SETTINGS && policy != NULL; i++) {
                 if (policy->values[i] == NULL)
                         continue;
-                json_key(&w, setting_names[i]);
-                json_put_string(&w, policy->values[i]);
+                json_member_string(&w, setting_names[i], policy->values[i]);
         }
         json_end_object(&w);
         json_end_object(&w);

@@ -49,6 +49,10 @@ void arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_byt
                 use_range(a, first, a->first_bytes);
 }
 
+struct arena arena_of(size_t max_bytes) {
+        return (struct arena){ .max_pieces = pieces_of(max_bytes) };
+}
+
 void arena_set_max(struct arena *a, size_t max_bytes) {
         a->max_pieces = pieces_of(max_bytes);
 }

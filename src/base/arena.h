@@ -42,7 +42,8 @@ struct arena {
 };
 
 /* `first` may be NULL; max_bytes 0 means 1 GiB, and 64 GiB is the largest maximum. */
-void arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes);
+void         arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes);
+struct arena arena_of(size_t max_bytes); /* without `first` */
 /* Must be called before the first block is allocated; the budget outlives the arena. `budget` may
  * be NULL. */
 void arena_set_budget(struct arena *a, struct byte_budget *budget);
@@ -50,7 +51,8 @@ void arena_set_budget(struct arena *a, struct byte_budget *budget);
 void   arena_set_max(struct arena *a, size_t max_bytes);
 size_t arena_max(const struct arena *a);
 void   arena_done(struct arena *a);
-void   arena_reset(struct arena *a);
+#define AUTO_ARENA CLEANUP(arena_done) struct arena
+void arena_reset(struct arena *a);
 /* Frees the blocks that were added after `newest` (a->blocks at that time); data in older blocks
  * stays. */
 void  arena_cut(struct arena *a, const struct arena_block *newest);

@@ -113,6 +113,13 @@ struct error *dl_get(struct dl *library, const char *symbol, dl_symbol_fn *ret) 
         return NULL;
 }
 
+struct error *dl_get_all(struct dl *library, const char *const *symbols, size_t n,
+                         dl_symbol_fn *ret) {
+        for (size_t i = 0; i < n; i++)
+                TRY(dl_get(library, symbols[i], &ret[i]));
+        return NULL;
+}
+
 const char *dl_path(const struct dl *library) {
         return library->path;
 }
@@ -125,13 +132,6 @@ static struct error *check_name(const struct plugin_kind *kind, const char *name
             strcmp(name, "..") != 0)
                 return NULL;
         return error_new(ERR_INVALID_ARG, "'%s' is no name of a %s", name, kind->what);
-}
-
-static struct error *find_symbols(const struct plugin_kind *kind, struct dl *library,
-                                  dl_symbol_fn *ret) {
-        for (size_t i = 0; i < kind->n_symbols; i++)
-                TRY(dl_get(library, kind->symbols[i], &ret[i]));
-        return NULL;
 }
 
 struct error *plugin_open(const struct plugin_kind *kind, const char *directory, const char *name,
@@ -147,7 +147,7 @@ struct error *plugin_open(const struct plugin_kind *kind, const char *directory,
                 return error_new(ERR_NOT_FOUND, "unable to find '%s' for %s. Searched: %s", file,
                                  kind->what, folder);
         TRY(dl_open(path, &library));
-        err = find_symbols(kind, library, ret_symbols);
+        err = dl_get_all(library, kind->symbols, kind->n_symbols, ret_symbols);
         if (err != NULL) {
                 dl_close(library);
                 return err;

@@ -21,6 +21,9 @@ void          dl_close(struct dl *library); /* NULL is fine */
 void          dl_keep(struct dl *library);  /* frees the object; the library stays loaded */
 dl_symbol_fn  dl_find(struct dl *library, const char *symbol); /* NULL when absent */
 struct error *dl_get(struct dl *library, const char *symbol, dl_symbol_fn *ret) NODISCARD;
+/* dl_get() for an array of names. */
+struct error *dl_get_all(struct dl *library, const char *const *symbols, size_t n,
+                         dl_symbol_fn *ret) NODISCARD;
 const char   *dl_path(const struct dl *library);
 
 /* One kind of plug-in: a library in a folder of its name, <directory>/<name>/lib<prefix>_<name>.so, and

@@ -177,17 +177,13 @@ static struct error *leaves(const char *directory, const char *relative) {
 }
 
 static struct error *check_relative(const char *directory, const char *relative) {
-        struct str rest = str_of(relative), part;
-
-        if (rest.len == 0)
+        if (relative[0] == '\0')
                 return error_new(ERR_INVALID_ARG, "empty path beneath directory '%s'", directory);
         if (relative[0] == '/')
                 return leaves(directory, relative);
-        while (rest.ptr != NULL) {
-                rest = str_split(rest, '/', &part);
+        STR_FOR_EACH(str_of(relative), '/', part)
                 if (str_is(part, ".."))
                         return leaves(directory, relative);
-        }
         return NULL;
 }
 
@@ -220,18 +216,14 @@ struct error *file_open_beneath_walk(const char *directory, const char *relative
 
         TRY(check_relative(directory, relative));
         TRY(open_root(directory, &at));
-        while (rest.ptr != NULL) {
-                AUTO_CHARS name = NULL;
-                bool       is_last;
-                int        next;
-
-                rest = str_split(rest, '/', &part);
-                is_last = rest.ptr == NULL;
+        while (str_next(&rest, '/', &part)) {
+                bool is_last = rest.ptr == NULL;
                 /* "a//b" is "a/b", and "a/" is "a/." */
-                name = part.len > 0 ? mem_strndup(part.ptr, part.len) : mem_strdup(".");
-                next = openat(at, name,
-                              O_NOFOLLOW |
-                                      (is_last ? OPEN_FLAGS : O_PATH | O_DIRECTORY | O_CLOEXEC));
+                AUTO_CHARS name = part.len > 0 ? mem_strndup(part.ptr, part.len) : mem_strdup(".");
+                int        next = openat(at, name,
+                                         O_NOFOLLOW | (is_last ? OPEN_FLAGS
+                                                               : O_PATH | O_DIRECTORY | O_CLOEXEC));
+
                 if (next < 0)
                         return open_failure(errno, directory, relative);
                 close(at);
@@ -299,8 +291,6 @@ static bool is_directory(DIR *stream, const struct dirent *entry) {
 
 static struct error *read_names(DIR *stream, const char *path, bool directories_only,
                                 struct dir_list *l) {
-        size_t cap = 0;
-
         for (;;) {
                 struct dirent *entry;
 
@@ -310,10 +300,7 @@ static struct error *read_names(DIR *stream, const char *path, bool directories_
                         break;
                 if (is_dot(entry->d_name) || (directories_only && !is_directory(stream, entry)))
                         continue;
-                if (l->n_names == cap) {
-                        cap = cap > 0 ? cap * 2 : 16;
-                        l->names = mem_realloc(l->names, cap * sizeof(*l->names));
-                }
+                l->names = mem_grow(l->names, l->n_names, sizeof(*l->names));
                 l->names[l->n_names++] = mem_strdup(entry->d_name);
         }
         return errno ? error_errno(errno, "unable to read directory '%s'", path) : NULL;

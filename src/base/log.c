@@ -16,7 +16,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -141,7 +140,7 @@ static void put_escaped(struct strbuf *line, struct str message, bool is_quoted)
                 } else {
                         strbuf_put(line, message.ptr, step);
                 }
-                message = str_range(message.ptr + step, message.len - step);
+                message = str_skip(message, step);
         }
 }
 
@@ -248,11 +247,10 @@ uint64_t log_n_lost(void) {
 void log_write(enum log_level level, const char *file, int line, const char *message) {
         log_sink_fn   to_sink = atomic_load_explicit(&sink, memory_order_acquire);
         struct str    text = str_of(message);
-        AUTO_STRBUF   out = { 0 };
+        AUTO_STRBUF   out = { .max = LOG_MAX_LINE_BYTES };
         char          memory[SHORT_LINE_BYTES]; /* for a line without other memory */
         struct strbuf small = { .ptr = memory, .cap = sizeof(memory), .max = sizeof(memory) - 1 };
 
-        strbuf_init(&out, LOG_MAX_LINE_BYTES);
         if (to_sink != NULL) {
                 to_sink(level, file, line, message);
                 return;

@@ -85,7 +85,7 @@ static size_t write_all(int fd, struct str text) {
         size_t      n_out = 0;
 
         while (n_out < text.len) {
-                struct str rest = str_range(text.ptr + n_out, text.len - n_out);
+                struct str rest = str_skip(text, n_out);
                 ssize_t    n = write(fd, rest.ptr, next_piece(rest, is_file));
 
                 if (n < 0 && errno == EINTR)
@@ -123,7 +123,7 @@ static bool write_counted(int fd, struct str text, bool counted, struct batch_en
                 return true;
         end->refused.error = errno;
         if (counted)
-                end->n_more += count_ends(str_range(text.ptr + n_out, text.len - n_out));
+                end->n_more += count_ends(str_skip(text, n_out));
         return false;
 }
 
@@ -133,7 +133,6 @@ static bool write_refused(int fd, struct batch_end *end) {
         AUTO_STRBUF text = { 0 };
         bool        has_memory;
 
-        strbuf_init(&text, 0);
         if (end->is_within_line && !write_counted(fd, STR_LIT("\n"), false, end))
                 return false;
         end->put_lost(&text, end->refused.n, strerror(end->refused.error));
@@ -203,7 +202,6 @@ static void write_waiting(void *arg) {
         struct strbuf lines = { 0 };
 
         (void)arg;
-        strbuf_init(&lines, 0);
         mutex_lock(&writer.lock);
         for (;;) {
                 while (writer.waiting.len == 0 && !writer.must_stop)
@@ -410,8 +408,8 @@ static bool has_room_locked(enum log_line_kind kind, size_t bytes) {
 static void keep_locked(enum log_line_kind kind, struct str line, struct str end, size_t n_out) {
         size_t n_of_line = MIN(n_out, line.len);
 
-        line = str_range(line.ptr + n_of_line, line.len - n_of_line);
-        end = str_range(end.ptr + (n_out - n_of_line), end.len - (n_out - n_of_line));
+        line = str_skip(line, n_of_line);
+        end = str_skip(end, n_out - n_of_line);
         if (line.len + end.len == 0)
                 return;
         if (writer.is_stuck || (n_out == 0 && !has_room_locked(kind, line.len + end.len)) ||

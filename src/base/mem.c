@@ -68,6 +68,8 @@ static size_t at_least_one(size_t size) {
         return size > 0 ? size : 1;
 }
 
+#define MIN_ITEMS 4 /* of mem_grow() */
+
 void *mem_alloc(size_t size) {
         void *memory = malloc(at_least_one(size));
 
@@ -96,6 +98,16 @@ void *mem_realloc(void *old, size_t size) {
         if (memory == NULL && (memory = reserve_move(old, size)) == NULL)
                 end_process(size);
         return memory;
+}
+
+void *mem_grow(void *items, size_t n, size_t item_bytes) {
+        size_t bytes;
+
+        if (n != 0 && (n < MIN_ITEMS || (n & (n - 1)) != 0))
+                return items;
+        if (!size_mul(MAX(2 * n, MIN_ITEMS), item_bytes, &bytes))
+                end_process(SIZE_MAX);
+        return mem_realloc(items, bytes);
 }
 
 char *mem_strndup(const char *text, size_t len) {

@@ -18,7 +18,10 @@
 void *mem_alloc(size_t size);              /* uninitialised; size 0 gives a unique pointer */
 void *mem_zalloc(size_t size);             /* zeroed */
 void *mem_realloc(void *old, size_t size); /* takes `old` */
-char *mem_strdup(const char *text);        /* NULL gives NULL */
+/* Room for one item behind the n items of an array that grows by one item at a time: doubles the array
+ * when n is 0 or a power of two. Takes `items`. */
+void *mem_grow(void *items, size_t n, size_t item_bytes);
+char *mem_strdup(const char *text); /* NULL gives NULL */
 char *mem_strndup(const char *text, size_t len);
 char *mem_printf(const char *format, ...) PRINTF_LIKE(1, 2);
 

@@ -38,14 +38,10 @@ static bool read_range(struct str item, size_t *ret_first, size_t *ret_last) {
 }
 
 static struct error *read_list(struct placement *p, struct str list) {
-        struct str rest = list;
-
         CPU_ZERO_S(sizeof(p->cores), p->cores);
-        while (rest.ptr != NULL) {
-                struct str item;
-                size_t     first, last;
+        STR_FOR_EACH(list, ',', item) {
+                size_t first, last;
 
-                rest = str_split(rest, ',', &item);
                 if (!read_range(item, &first, &last))
                         return error_new(ERR_INVALID_ARG,
                                          "'%.*s' is not a core below %d or a range of cores, as in "

@@ -59,6 +59,18 @@ struct str str_split(struct str s, char separator, struct str *ret_head) {
         return str_range(at + 1, s.len - head_len - 1);
 }
 
+bool str_next(struct str *rest, char separator, struct str *ret) {
+        if (rest->ptr == NULL)
+                return false;
+        *rest = str_split(*rest, separator, ret);
+        return true;
+}
+
+void str_lower(char *text) {
+        for (; *text != '\0'; text++)
+                *text = lower(*text);
+}
+
 bool str_to_u64(struct str s, uint64_t *ret) {
         uint64_t value = 0;
 
@@ -82,7 +94,7 @@ bool str_to_i64(struct str s, int64_t *ret) {
         uint64_t magnitude;
 
         if (is_negative)
-                s = str_range(s.ptr + 1, s.len - 1);
+                s = str_skip(s, 1);
         if (!str_to_u64(s, &magnitude))
                 return false;
         if (magnitude > (uint64_t)INT64_MAX + (is_negative ? 1 : 0))
@@ -155,7 +167,7 @@ bool str_is_utf8(struct str s) {
                         step = str_utf8_first(s);
                 if (step == 0)
                         return false;
-                s = str_range(s.ptr + step, s.len - step);
+                s = str_skip(s, step);
         }
         return true;
 }

@@ -27,6 +27,11 @@ static inline struct str str_range(const char *ptr, size_t len) {
         return (struct str){ ptr, len };
 }
 
+/* Without its first n bytes; n is at most its length. */
+static inline struct str str_skip(struct str s, size_t n) {
+        return (struct str){ s.ptr + n, s.len - n };
+}
+
 static inline bool str_equal(struct str a, struct str b) {
         return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
@@ -47,6 +52,15 @@ struct str str_trim(struct str s); /* without leading and trailing blanks and ta
 /* Splits at the first `separator`: *ret_head is the text before it (all of s when there is none).
  * Returns the text after it, with ptr NULL when there was no separator. */
 struct str str_split(struct str s, char separator, struct str *ret_head);
+
+/* Takes the next part from *rest; false after the last one. There is one more part than separators, and
+ * none when ptr is NULL. */
+bool str_next(struct str *rest, char separator, struct str *ret);
+/* Loops over these parts; declares `struct str part`. */
+#define STR_FOR_EACH(text, separator, part)                                                        \
+        for (struct str part##_rest_ = (text), part; str_next(&part##_rest_, separator, &part);)
+
+void str_lower(char *text); /* ASCII */
 
 /* Parses decimal, the whole of s, no sign for u64; false on malformed or empty text and on
  * overflow. */

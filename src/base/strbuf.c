@@ -10,7 +10,11 @@
 #define STRBUF_DEFAULT_MAX_BYTES ((size_t)1 << 30)
 
 void strbuf_init(struct strbuf *b, size_t max) {
-        *b = (struct strbuf){ .max = max > 0 ? max : STRBUF_DEFAULT_MAX_BYTES };
+        *b = (struct strbuf){ .max = max };
+}
+
+size_t strbuf_max(const struct strbuf *b) {
+        return b->max > 0 ? b->max : STRBUF_DEFAULT_MAX_BYTES;
 }
 
 void strbuf_done(struct strbuf *b) {
@@ -33,15 +37,16 @@ char *strbuf_take(struct strbuf *b) {
 }
 
 static NOINLINE bool grow(struct strbuf *b, size_t extra) {
-        size_t needed, cap;
-        char  *memory;
+        const size_t max = strbuf_max(b);
+        size_t       needed, cap;
+        char        *memory;
 
-        if (!size_add(b->len, extra, &needed) || needed > b->max || !size_add(needed, 1, &needed))
+        if (!size_add(b->len, extra, &needed) || needed > max || !size_add(needed, 1, &needed))
                 return false;
         cap = b->cap > 0 ? b->cap : STRBUF_FIRST_BYTES / 2;
         cap = MAX(needed, cap <= SIZE_MAX / 2 ? cap * 2 : cap);
-        if (cap - 1 > b->max)
-                cap = b->max + 1; /* needed is at most this: checked above */
+        if (cap - 1 > max)
+                cap = max + 1; /* needed is at most this: checked above */
 
         memory = try_realloc(b->ptr, cap);
         if (memory == NULL)
@@ -61,7 +66,7 @@ bool strbuf_reserve(struct strbuf *b, size_t extra) {
         if (grow(b, extra))
                 return true;
         b->overflowed = true;
-        b->no_memory = extra <= b->max - b->len;
+        b->no_memory = extra <= strbuf_max(b) - b->len;
         return false;
 }
 
@@ -86,7 +91,8 @@ struct error *strbuf_check(const struct strbuf *b, const char *what) {
         if (!b->overflowed)
                 return NULL;
         return b->no_memory ? error_new(ERR_UNAVAILABLE, "no memory for %s", what)
-                            : error_new(ERR_INTERNAL, "%s is longer than %zu bytes", what, b->max);
+                            : error_new(ERR_INTERNAL, "%s is longer than %zu bytes", what,
+                                        strbuf_max(b));
 }
 
 void strbuf_put(struct strbuf *b, const void *bytes, size_t len) {

@@ -4,6 +4,8 @@
  * Appending never fails half-way: beyond the maximum, or when memory is short, the buffer becomes
  * `overflowed`, keeps its text and ignores later text; the caller checks once at the end.
  *
+ * `struct strbuf b = { 0 }` is an empty buffer of at most 1 GiB, `{ .max = n }` one of at most n bytes.
+ *
  * Ownership.  strbuf_done() frees; strbuf_take() passes the NUL-terminated text to the caller.
  */
 #pragma once
@@ -19,20 +21,21 @@ struct strbuf {
         char  *ptr; /* owned; NUL-terminated whenever cap > 0 */
         size_t len; /* without the NUL */
         size_t cap;
-        size_t max; /* bytes, without the NUL */
+        size_t max; /* bytes, without the NUL; 0: 1 GiB */
         bool   overflowed;
         bool   no_memory; /* overflowed below the maximum, since memory was short */
 };
 
-void  strbuf_init(struct strbuf *b, size_t max); /* max 0 means 1 GiB */
-void  strbuf_done(struct strbuf *b);
-void  strbuf_clear(struct strbuf *b); /* keeps the memory */
-char *strbuf_take(struct strbuf *b);  /* never NULL; the buffer is empty afterwards */
-void  strbuf_put(struct strbuf *b, const void *bytes, size_t len);
-void  strbuf_putc(struct strbuf *b, char c);
-void  strbuf_puts(struct strbuf *b, const char *text);
-void  strbuf_printf(struct strbuf *b, const char *format, ...) PRINTF_LIKE(2, 3);
-bool  strbuf_reserve(struct strbuf *b, size_t extra); /* room for `extra` more bytes */
+void   strbuf_init(struct strbuf *b, size_t max); /* as { .max = max } */
+size_t strbuf_max(const struct strbuf *b);
+void   strbuf_done(struct strbuf *b);  /* the buffer is empty afterwards, with the same maximum */
+void   strbuf_clear(struct strbuf *b); /* keeps the memory */
+char  *strbuf_take(struct strbuf *b);  /* never NULL; the buffer is empty afterwards */
+void   strbuf_put(struct strbuf *b, const void *bytes, size_t len);
+void   strbuf_putc(struct strbuf *b, char c);
+void   strbuf_puts(struct strbuf *b, const char *text);
+void   strbuf_printf(struct strbuf *b, const char *format, ...) PRINTF_LIKE(2, 3);
+bool   strbuf_reserve(struct strbuf *b, size_t extra); /* room for `extra` more bytes */
 /* Makes room that is never missing, as mem_realloc() does: only for short texts. */
 void strbuf_need(struct strbuf *b, size_t extra);
 /* Makes `b` overflowed when `part`, from which its text comes, is. */

@@ -66,10 +66,9 @@ static struct error *skip_nested(struct pb_lexer *l) {
 }
 
 static struct error *read_platform(struct pb_lexer *l, bool *ret_is_ensemble) {
-        AUTO_STRBUF value = { 0 };
+        AUTO_STRBUF value = { .max = CONFIG_MAX_BYTES };
         bool        found;
 
-        strbuf_init(&value, CONFIG_MAX_BYTES);
         TRY(pb_lexer_next(l));
         TRY(pb_lexer_accept(l, ':', &found));
         if (l->token.kind != PB_TOKEN_STRING)
@@ -98,11 +97,10 @@ static struct error *read_fields(struct str text, const char *path, bool *ret_is
 /* A text with mistakes is no ensemble; the core reports them if it is loaded. */
 static bool is_ensemble(const char *folder) {
         AUTO_CHARS  path = path_join(folder, "config.pbtxt");
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = CONFIG_MAX_BYTES };
         AUTO_ERROR  err = NULL;
         bool        found = false;
 
-        strbuf_init(&text, CONFIG_MAX_BYTES);
         if (!file_exists(path))
                 return false;
         err = file_read(path, CONFIG_MAX_BYTES, &text);

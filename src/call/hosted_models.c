@@ -15,7 +15,6 @@
 #include "triton/core/tritonserver.h"
 
 #include <stdlib.h>
-#include <strings.h>
 
 /* SageMaker gives up an unload after 360 s. */
 #define UNLOAD_TIMEOUT_NS (350 * NS_PER_S)
@@ -266,10 +265,7 @@ static bool wait_for_change(struct end_wait *w, uint64_t until_ns) {
 }
 
 static bool is_leaving_in(struct str index, const char *name, struct arena *arena) {
-        struct json_list list;
-        struct str       row;
-
-        for (json_list_init(&list, index); json_list_next(&list, &row);)
+        JSON_FOR_EACH(index, row)
                 if (str_is(json_find_text(row, "name", arena), name) &&
                     str_is(json_find_text(row, "state", arena), "UNLOADING"))
                         return true;
@@ -282,16 +278,14 @@ static bool is_leaving(struct hosted_models *h, const char *name) {
         struct TRITONSERVER_Message *index;
         const char                  *text;
         size_t                       len;
-        struct arena                 arena;
+        AUTO_ARENA                   arena = arena_of(0);
         bool                         found;
         AUTO_ERROR                   err = model_query_ask(&query, h->core, &index);
 
         if (err != NULL)
                 return false;
-        arena_init(&arena, NULL, 0, 0);
         err = core_error_take(TRITONSERVER_MessageSerializeToJson(index, &text, &len));
         found = err == NULL && is_leaving_in(str_range(text, len), name, &arena);
-        arena_done(&arena);
         core_error_drop(TRITONSERVER_MessageDelete(index));
         return found;
 }
@@ -380,15 +374,13 @@ static struct hosted_model **list_loaded_locked(struct hosted_models *h, size_t 
 
 void hosted_models_print(struct hosted_models *h, struct strbuf *out) {
         struct hosted_model **all;
-        struct json_writer    w;
+        struct json_writer    w = { .out = out };
         size_t                n;
 
         MUTEX_GUARD(&h->lock);
         all = list_loaded_locked(h, &n);
-        json_writer_init(&w, out);
         json_begin_object(&w);
-        json_key(&w, "models");
-        json_begin_array(&w);
+        json_member_array(&w, "models");
         for (size_t i = 0; i < n; i++)
                 put_model(&w, all[i]);
         json_end_array(&w);
@@ -398,13 +390,12 @@ void hosted_models_print(struct hosted_models *h, struct strbuf *out) {
 
 bool hosted_models_print_one(struct hosted_models *h, struct str name, struct strbuf *out) {
         struct hosted_model *m;
-        struct json_writer   w;
+        struct json_writer   w = { .out = out };
 
         MUTEX_GUARD(&h->lock);
         m = find_loaded_locked(h, name);
         if (m == NULL)
                 return false;
-        json_writer_init(&w, out);
         put_model(&w, m);
         return true;
 }

@@ -22,17 +22,14 @@ static void put_time(struct json_writer *w) {
         gmtime_r(&seconds, &parts);
         strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &parts);
         snprintf(text, sizeof(text), "%s.%06uZ", date, (unsigned)(now_ns % NS_PER_S / NS_PER_US));
-        json_key(w, "ts");
-        json_put_string(w, text);
+        json_member_string(w, "ts", text);
 }
 
 void access_log_write(void *owner, const struct access_entry *a) {
-        AUTO_STRBUF        line = { 0 };
-        struct json_writer w;
+        AUTO_STRBUF        line = { .max = MAX_LINE_BYTES };
+        struct json_writer w = { .out = &line };
 
         (void)owner;
-        strbuf_init(&line, MAX_LINE_BYTES);
-        json_writer_init(&w, &line);
         json_begin_object(&w);
         put_time(&w);
         json_member_str(&w, "level", STR_LIT("access"));
@@ -48,8 +45,7 @@ void access_log_write(void *owner, const struct access_entry *a) {
         json_member_u64(&w, "bytes_out", a->bytes_out);
         json_member_u64(&w, "duration_us", a->duration_ns / NS_PER_US);
         if (a->is_aborted) {
-                json_key(&w, "aborted");
-                json_put_bool(&w, true);
+                json_member_bool(&w, "aborted", true);
         }
         json_end_object(&w);
         if (!line.overflowed)

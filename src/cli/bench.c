@@ -58,7 +58,6 @@ static struct error *write_step(const struct bench *b, size_t step) {
                                       s->version != NULL ? s->version : "1", name);
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         report_csv_put_step(load_run_results(b->run), step, &b->plan, &text);
         return write_file(whole, &text);
 }
@@ -69,7 +68,6 @@ static struct error *write_csv(const struct bench *b) {
 
         if (b->plan.v->csv_path == NULL)
                 return NULL;
-        strbuf_init(&text, 0);
         report_csv_put(load_run_results(b->run), m, &b->plan, &text);
         TRY(write_file(b->plan.v->csv_path, &text));
         for (size_t i = 0; i < m->n_steps; i++)
@@ -78,7 +76,7 @@ static struct error *write_csv(const struct bench *b) {
 }
 
 static struct error *write_profile(const struct bench *b) {
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = (size_t)4 << 30 };
 
         if (b->plan.v->profile_path == NULL)
                 return NULL;
@@ -87,7 +85,6 @@ static struct error *write_profile(const struct bench *b) {
                         "neso bench: %llu requests are not in %s, which has no room for them\n",
                         (unsigned long long)load_run_results(b->run)->n_unlogged,
                         b->plan.v->profile_path);
-        strbuf_init(&text, (size_t)4 << 30);
         report_json_put_requests(load_run_results(b->run), load_run_model(b->run), &b->plan,
                                  load_run_target(b->run), &text);
         TRY(strbuf_check(&text, "the profile"));
@@ -99,7 +96,6 @@ static struct error *write_html(const struct bench *b) {
 
         if (b->plan.v->html_path == NULL)
                 return NULL;
-        strbuf_init(&text, 0);
         report_html_put(load_run_results(b->run), load_run_model(b->run), &b->plan,
                         load_run_target(b->run), &text);
         TRY(strbuf_check(&text, "the report"));
@@ -115,7 +111,6 @@ static struct error *write_files(const struct bench *b) {
 static void print_results(const struct bench *b) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         if (b->plan.v->is_json)
                 report_json_put(load_run_results(b->run), load_run_model(b->run), &b->plan,
                                 load_run_target(b->run), &text);
@@ -207,7 +202,6 @@ static int read_and_run(struct bench *b, struct command_line *l, int argc, char 
         AUTO_ERROR  err = read_line(b, l, argc, argv);
 
         if (err == NULL && l->wants_help) {
-                strbuf_init(&help, 0);
                 command_page_print_help(&bench_page, &help);
                 fputs(strbuf_cstr(&help), stdout);
                 return BENCH_DONE;

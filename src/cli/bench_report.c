@@ -66,7 +66,7 @@ static void put_percentiles(const struct histogram *h, struct text_table *t) {
 }
 
 static void put_response_table(const struct load_results *results, struct strbuf *out) {
-        struct text_table t;
+        AUTO_TEXT_TABLE t;
 
         text_table_init(&t, response_columns, ARRAY_LEN(response_columns));
         for (size_t i = 0; i < results->n_items; i++) {
@@ -83,7 +83,6 @@ static void put_response_table(const struct load_results *results, struct strbuf
         }
         strbuf_puts(out, "\nResponses, to the first one and from each to the next:\n");
         text_table_print(&t, out);
-        text_table_done(&t);
 }
 
 /* ---- tokens of language models ----------------------------------------------------------------- */
@@ -131,7 +130,7 @@ static void put_uncounted(const struct load_result *r, struct strbuf *out) {
 
 static void put_token_table(const struct load_results *results, bool has_streams,
                             struct strbuf *out) {
-        struct text_table t;
+        AUTO_TEXT_TABLE t;
 
         text_table_init(&t, token_columns, ARRAY_LEN(token_columns));
         for (size_t i = 0; i < results->n_items; i++)
@@ -141,7 +140,6 @@ static void put_token_table(const struct load_results *results, bool has_streams
                                    "of a request, gaps of pieces:\n"
                                  : "\nTokens:\n");
         text_table_print(&t, out);
-        text_table_done(&t);
         for (size_t i = 0; i < results->n_items; i++)
                 put_uncounted(&results->items[i], out);
 }
@@ -186,7 +184,7 @@ static void put_phases(double value, const char *model, const struct server_stat
 
 static void put_phase_table(const struct load_results *results, const struct load_model *m,
                             struct strbuf *out) {
-        struct text_table t;
+        AUTO_TEXT_TABLE t;
 
         text_table_init(&t, phase_columns, ARRAY_LEN(phase_columns));
         for (size_t i = 0; i < results->n_items; i++) {
@@ -202,7 +200,6 @@ static void put_phase_table(const struct load_results *results, const struct loa
                 strbuf_puts(out, "\nServer, mean of a request (REST: network and protocols):\n");
                 text_table_print(&t, out);
         }
-        text_table_done(&t);
 }
 
 /* ---- what else is to be said ------------------------------------------------------------------- */
@@ -268,13 +265,12 @@ static void put_summary(const struct load_result *r, const struct load_plan *pla
 
 void bench_report_put(const struct load_results *results, const struct load_model *m,
                       const struct load_plan *plan, struct strbuf *out) {
-        struct text_table t;
+        AUTO_TEXT_TABLE t;
 
         text_table_init(&t, columns, ARRAY_LEN(columns));
         for (size_t i = 0; i < results->n_items; i++)
                 put_row(&results->items[i], m, plan, &t);
         text_table_print(&t, out);
-        text_table_done(&t);
         if (plan->v->is_language)
                 put_response_table(results, out);
         if (plan->endpoint != LANGUAGE_NONE)

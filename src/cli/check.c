@@ -42,10 +42,7 @@ struct check {
 
 /* "file:line:column: message" for each, with "warning: " before the message of a warning. */
 static void print_problems(const struct checked_model *m, struct arena *arena, struct strbuf *out) {
-        struct json_list list;
-        struct str       p;
-
-        for (json_list_init(&list, json_find(m->json, "problems")); json_list_next(&list, &p);) {
+        JSON_FOR_EACH(json_find(m->json, "problems"), p) {
                 bool is_warning = str_is(json_find_text(p, "severity", arena), "warning");
 
                 strbuf_printf(out, "%.*s", STR_ARG(json_find_text(p, "file", arena)));
@@ -59,22 +56,20 @@ static void print_problems(const struct checked_model *m, struct arena *arena, s
 }
 
 static void print_versions(struct str versions, struct strbuf *out) {
-        const char      *before = ", versions ";
-        struct json_list list;
-        struct str       version;
+        const char *before = ", versions ";
 
-        for (json_list_init(&list, versions); json_list_next(&list, &version); before = ", ")
+        JSON_FOR_EACH(versions, version) {
                 strbuf_printf(out, "%s%.*s", before, STR_ARG(version));
+                before = ", ";
+        }
 }
 
 static void print_plan(struct str plan, struct strbuf *out) {
         unsigned long long n_rows = 1;
-        struct json_list   list;
-        struct str         one; /* digits and words between quotes */
 
         strbuf_puts(out, "executions for each number of rows:\n");
-        for (json_list_init(&list, plan); json_list_next(&list, &one); n_rows++)
-                strbuf_printf(out, "  %llu: %.*s\n", n_rows,
+        JSON_FOR_EACH(plan, one) /* digits and words between quotes */
+                strbuf_printf(out, "  %llu: %.*s\n", n_rows++,
                               STR_ARG(str_range(one.ptr + 1, one.len - 2)));
 }
 
@@ -93,15 +88,13 @@ static void print_config(const struct checked_model *m, struct strbuf *out) {
 static void put_member(struct json_writer *w, const char *key, struct str text) {
         if (text.ptr == NULL)
                 return;
-        json_key(w, key);
-        json_put_str(w, text);
+        json_member_str(w, key, text);
 }
 
 static void put_raw(struct json_writer *w, const char *key, struct str json) {
         if (json.ptr == NULL)
                 return;
-        json_key(w, key);
-        json_put_raw(w, json);
+        json_member_raw(w, key, json);
 }
 
 /* The members of the core's report, with the results of the load before the configuration. */
@@ -122,15 +115,12 @@ static void print_model_json(const struct checked_model *m, struct json_writer *
 
 /* The report as the core printed it, with "loaded" or "load_error" for models that were loaded. */
 static void print_report_json(const struct check_report *report, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         put_member(&w, "path", report->path);
-        json_key(&w, "is_model");
-        json_put_bool(&w, report->is_model);
-        json_key(&w, "models");
-        json_begin_array(&w);
+        json_member_bool(&w, "is_model", report->is_model);
+        json_member_array(&w, "models");
         for (const struct checked_model *m = report->models; m != NULL; m = m->next)
                 print_model_json(m, &w);
         json_end_array(&w);
@@ -350,7 +340,6 @@ const struct command_page check_page = {
 static void print_help(void) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         command_page_print_help(&check_page, &text);
         fputs(strbuf_cstr(&text), stdout);
 }

@@ -5,30 +5,27 @@
 
 static struct checked_model *read_model(struct str json, struct arena *arena) {
         struct checked_model *m = arena_alloc(arena, sizeof(*m));
-        struct json_list      list;
-        struct str            problem;
 
         *m = (struct checked_model){ .json = json,
                                      .name = json_find_text(json, "name", arena),
                                      .directory = json_find_text(json, "directory", arena),
                                      .config = json_find(json, "config") };
-        for (json_list_init(&list, json_find(json, "problems")); json_list_next(&list, &problem);)
+        JSON_FOR_EACH(json_find(json, "problems"), problem)
                 m->n_errors += !str_is(json_find_text(problem, "severity", arena), "warning");
         return m;
 }
 
 struct error *check_report_read(struct str json, struct arena *arena, struct check_report *ret) {
         struct checked_model **end = &ret->models;
-        struct json_list       list;
-        struct str             model;
 
         TRY(error_recode(error_wrap(json_check(json, JSON_OBJECT),
                                     "the report of the check cannot be read"),
                          ERR_INTERNAL));
         *ret = (struct check_report){ .path = json_find_text(json, "path", arena),
                                       .is_model = json_find_flag(json, "is_model") };
-        for (json_list_init(&list, json_find(json, "models")); json_list_next(&list, &model);
-             end = &(*end)->next)
+        JSON_FOR_EACH(json_find(json, "models"), model) {
                 *end = read_model(model, arena);
+                end = &(*end)->next;
+        }
         return NULL;
 }

@@ -166,17 +166,15 @@ static struct error *read_cache_setting(const char *text, struct settings *ret) 
 /* Prints the settings of one cache as JSON. When a name is given several times, the last value
  * counts. */
 static void print_cache_config(const struct settings *all, const char *cache, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         for (size_t i = 0; i < all->n_items; i++) {
                 const struct setting *s = &all->items[i];
 
                 if (strcmp(s->group, cache) != 0 || settings_find(all, cache, s->name) != s->value)
                         continue;
-                json_key(&w, s->name);
-                json_put_string(&w, s->value);
+                json_member_string(&w, s->name, s->value);
         }
         json_end_object(&w);
 }
@@ -189,7 +187,6 @@ static struct error *set_each_cache(const struct option_texts *texts, struct set
         for (size_t i = 0; i < all->n_items; i++) {
                 AUTO_STRBUF config = { 0 };
 
-                strbuf_init(&config, 0);
                 print_cache_config(all, all->items[i].group, &config);
                 TRY(strbuf_check(&config, "the configuration of a cache"));
                 CORE(TRITONSERVER_ServerOptionsSetCacheConfig(t, all->items[i].group,
@@ -400,7 +397,6 @@ static struct error *set_options_by_name(const struct cli_options          *o,
                 for (size_t k = 0; k < option_n_values(row, o); k++) {
                         AUTO_STRBUF value = { 0 };
 
-                        strbuf_init(&value, 0);
                         option_put_value(row, o, k, &value);
                         CORE(NESO_ServerOptionsSetByName(t, row->name, strbuf_cstr(&value)));
                 }

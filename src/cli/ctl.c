@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/ctl.h"
 
-#include "base/mem.h"
 #include "cli/command_line.h"
 #include "cli/command_page.h"
 #include "cli/ctl_private.h"
@@ -226,7 +225,6 @@ int ctl_main(int argc, char **argv) {
 
         option_table_init(&ctl_options, &c, sizeof(c));
         arena_init(&c.arena, NULL, 0, ARENA_MAX_BYTES);
-        strbuf_init(&c.out, 0);
         code = ctl_read_and_run(&c, &line, argc, argv);
         http_client_free(c.client);
         strbuf_done(&c.out);

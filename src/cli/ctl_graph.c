@@ -76,10 +76,9 @@ static void add_reader(struct ctl *c, struct graph *g, const struct end *end) {
 /* {"<name in the model>": "<name in the ensemble>"} */
 static void read_map(struct ctl *c, struct str json, struct graph *g, unsigned step,
                      void (*add)(struct ctl *, struct graph *, const struct end *)) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(json);
         struct str         key;
 
-        json_reader_init(&r, json);
         if (json_peek(&r) != JSON_OBJECT)
                 return;
         for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
@@ -106,10 +105,7 @@ static void read_step(struct ctl *c, struct str json, struct graph *g) {
 /* The client writes the ensemble's own inputs and reads its outputs. */
 static void read_tensors(struct ctl *c, struct str json, struct graph *g,
                          void (*add)(struct ctl *, struct graph *, const struct end *)) {
-        struct json_list list;
-        struct str       tensor;
-
-        for (json_list_init(&list, json); json_list_next(&list, &tensor);) {
+        JSON_FOR_EACH(json, tensor) {
                 struct end e = { .name = json_find_text(tensor, "name", &c->arena) };
 
                 e.tensor = e.name;
@@ -129,12 +125,8 @@ static void connect_ends(struct ctl *c, struct graph *g) {
 }
 
 static void read_ensemble(struct ctl *c, struct graph *g, struct str config) {
-        struct json_list list;
-        struct str       step;
-
         read_tensors(c, json_find(config, "input"), g, add_writer);
-        for (json_list_init(&list, json_find(config, "ensemble_scheduling.step"));
-             json_list_next(&list, &step);)
+        JSON_FOR_EACH(json_find(config, "ensemble_scheduling.step"), step)
                 read_step(c, step, g);
         read_tensors(c, json_find(config, "output"), g, add_reader);
         connect_ends(c, g);
@@ -155,10 +147,7 @@ static void read_stage(struct ctl *c, struct str json, struct graph *g) {
 }
 
 static void read_chain(struct ctl *c, struct graph *g, struct str chain) {
-        struct json_list list;
-        struct str       stage;
-
-        for (json_list_init(&list, json_find(chain, "stages")); json_list_next(&list, &stage);)
+        JSON_FOR_EACH(json_find(chain, "stages"), stage)
                 read_stage(c, stage, g);
         if (g->steps != NULL)
                 add_edge(c, g,
@@ -201,7 +190,7 @@ static const struct text_column edge_columns[] = {
 };
 
 static void print_text(struct ctl *c, const struct graph *g) {
-        struct text_table t;
+        AUTO_TEXT_TABLE t, edges;
 
         strbuf_printf(&c->out, "%s %.*s\n\n", g->kind, STR_ARG(g->name));
         text_table_init(&t, step_columns, ARRAY_LEN(step_columns));
@@ -212,15 +201,13 @@ static void print_text(struct ctl *c, const struct graph *g) {
                 text_table_put(&t, s->ready); /* text_table_print() leaves out an empty column */
         }
         text_table_print(&t, &c->out);
-        text_table_done(&t);
         strbuf_putc(&c->out, '\n');
-        text_table_init(&t, edge_columns, ARRAY_LEN(edge_columns));
+        text_table_init(&edges, edge_columns, ARRAY_LEN(edge_columns));
         for (const struct edge *e = g->edges; e != NULL; e = e->next) {
-                put_end(c, &t, g, e->from, e->from_tensor);
-                put_end(c, &t, g, e->to, e->to_tensor);
+                put_end(c, &edges, g, e->from, e->from_tensor);
+                put_end(c, &edges, g, e->to, e->to_tensor);
         }
-        text_table_print(&t, &c->out);
-        text_table_done(&t);
+        text_table_print(&edges, &c->out);
 }
 
 /* ---- for Graphviz ---------------------------------------------------------------------------- */

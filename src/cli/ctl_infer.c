@@ -9,8 +9,6 @@
 #include "codec/json_writer.h"
 #include "core_api/datatype.h"
 
-#include <string.h>
-
 /* ---- the request ----------------------------------------------------------------------------- */
 
 /* Returns the value of "NAME=VALUE" for the name; ptr NULL when there is none. */
@@ -28,15 +26,13 @@ static struct str find_pair(const struct option_texts *pairs, struct str name) {
 static struct error *check_pairs(struct ctl *c, const struct option_texts *pairs,
                                  const char *option, struct str model) {
         for (size_t i = 0; i < pairs->n_items; i++) {
-                struct str       key, value = str_split(str_of(pairs->items[i]), '=', &key), input;
-                bool             is_known = false;
-                struct json_list list;
+                struct str key, value = str_split(str_of(pairs->items[i]), '=', &key);
+                bool       is_known = false;
 
                 if (value.ptr == NULL)
                         return error_new(ERR_INVALID_ARG, "--%s expects NAME=..., got '%s'", option,
                                          pairs->items[i]);
-                for (json_list_init(&list, json_find(model, "inputs"));
-                     json_list_next(&list, &input);)
+                JSON_FOR_EACH(json_find(model, "inputs"), input)
                         is_known = is_known ||
                                    str_equal(json_find_text(input, "name", &c->arena), key);
                 if (!is_known)
@@ -71,9 +67,7 @@ struct infer_request {
 
 static struct error *given_values(struct ctl *c, struct str given, struct str *ret) {
         if (given.len > 0 && *given.ptr == '@')
-                return ctl_read_file(c,
-                                     arena_str(&c->arena, str_range(given.ptr + 1, given.len - 1)),
-                                     ret);
+                return ctl_read_file(c, arena_str(&c->arena, str_skip(given, 1)), ret);
         *ret = given;
         return NULL;
 }
@@ -108,9 +102,8 @@ static struct error *make_values(struct ctl *c, const struct model_tensor *t, st
 
 /* A value that is not an array is sent as an array of one. */
 static void put_json_values(struct json_writer *w, struct str values) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(values);
 
-        json_reader_init(&r, values);
         json_key(w, "data");
         if (json_peek(&r) == JSON_ARRAY) {
                 json_put_raw(w, values);
@@ -126,10 +119,8 @@ static struct error *put_binary_values(struct infer_request *q, TRITONSERVER_Dat
         size_t before = q->binary.len;
 
         TRY(tensor_values_encode(type, values, &q->binary));
-        json_key(&q->writer, "parameters");
-        json_begin_object(&q->writer);
-        json_key(&q->writer, "binary_data_size");
-        json_put_u64(&q->writer, q->binary.len - before);
+        json_member_object(&q->writer, "parameters");
+        json_member_u64(&q->writer, "binary_data_size", q->binary.len - before);
         json_end_object(&q->writer);
         return NULL;
 }
@@ -139,18 +130,13 @@ static struct error *put_input(struct ctl *c, struct infer_request *q, const str
         AUTO_STRBUF         values = { 0 }, shape_text = { 0 };
         struct tensor_shape shape;
 
-        strbuf_init(&values, 0);
-        strbuf_init(&shape_text, 0);
         TRY(error_wrap(make_values(c, t, given, &shape, &values), "input '%.*s'",
                        STR_ARG(t->name)));
         tensor_shape_print(&shape, &shape_text);
         json_begin_object(&q->writer);
-        json_key(&q->writer, "name");
-        json_put_str(&q->writer, t->name);
-        json_key(&q->writer, "datatype");
-        json_put_str(&q->writer, t->datatype);
-        json_key(&q->writer, "shape");
-        json_put_raw(&q->writer, strbuf_str(&shape_text));
+        json_member_str(&q->writer, "name", t->name);
+        json_member_str(&q->writer, "datatype", t->datatype);
+        json_member_raw(&q->writer, "shape", strbuf_str(&shape_text));
         if (tensor_is_binary(t->type))
                 TRY(error_wrap(put_binary_values(q, t->type, strbuf_str(&values)), "input '%.*s'",
                                STR_ARG(t->name)));
@@ -162,12 +148,8 @@ static struct error *put_input(struct ctl *c, struct infer_request *q, const str
 
 /* Inputs without values are left out. The server knows whether they are optional. */
 static struct error *put_inputs(struct ctl *c, struct infer_request *q, struct str model) {
-        struct json_list list;
-        struct str       input;
-
-        json_key(&q->writer, "inputs");
-        json_begin_array(&q->writer);
-        for (json_list_init(&list, json_find(model, "inputs")); json_list_next(&list, &input);) {
+        json_member_array(&q->writer, "inputs");
+        JSON_FOR_EACH(json_find(model, "inputs"), input) {
                 struct model_tensor t = read_tensor(c, input);
                 struct str          given = find_pair(&c->inputs, t.name);
 
@@ -180,20 +162,15 @@ static struct error *put_inputs(struct ctl *c, struct infer_request *q, struct s
 
 /* Asks for all outputs, since the binary ones have to be marked. */
 static void put_outputs(struct ctl *c, struct infer_request *q, struct str model) {
-        struct json_list list;
-        struct str       output;
-
-        json_key(&q->writer, "outputs");
-        json_begin_array(&q->writer);
-        for (json_list_init(&list, json_find(model, "outputs")); json_list_next(&list, &output);) {
+        json_member_array(&q->writer, "outputs");
+        JSON_FOR_EACH(json_find(model, "outputs"), output) {
                 struct model_tensor t = read_tensor(c, output);
 
                 json_begin_object(&q->writer);
-                json_key(&q->writer, "name");
-                json_put_str(&q->writer, t.name);
+                json_member_str(&q->writer, "name", t.name);
                 if (tensor_is_binary(t.type)) {
-                        json_key(&q->writer, "parameters");
-                        json_put_raw(&q->writer, STR_LIT("{\"binary_data\":true}"));
+                        json_member_raw(&q->writer, "parameters",
+                                        STR_LIT("{\"binary_data\":true}"));
                 }
                 json_end_object(&q->writer);
         }
@@ -201,21 +178,18 @@ static void put_outputs(struct ctl *c, struct infer_request *q, struct str model
 }
 
 static struct error *make_request(struct ctl *c, struct infer_request *q, struct str model) {
-        struct json_list list;
-        struct str       first;
+        struct str first = json_list_first(json_find(model, "inputs"));
 
         TRY(check_pairs(c, &c->inputs, "input", model));
         TRY(check_pairs(c, &c->shapes, "shape", model));
-        json_list_init(&list, json_find(model, "inputs"));
-        if (c->inputs.n_items == 0 && !c->zeros && !c->random && json_list_next(&list, &first))
+        if (c->inputs.n_items == 0 && !c->zeros && !c->random && first.ptr != NULL)
                 return error_new(ERR_INVALID_ARG,
                                  "which values? --zeros, --random, or --input '%.*s=[...]'",
                                  STR_ARG(json_find_text(first, "name", &c->arena)));
         json_writer_init(&q->writer, &q->json);
         json_begin_object(&q->writer);
         TRY(put_inputs(c, q, model));
-        json_list_init(&list, json_find(model, "outputs"));
-        if (json_list_next(&list, &first))
+        if (json_list_count(json_find(model, "outputs")) > 0)
                 put_outputs(c, q, model);
         json_end_object(&q->writer);
         if (q->json.overflowed || q->binary.overflowed)
@@ -251,7 +225,6 @@ static struct error *take_binary(struct ctl *c, struct output *o, struct str *le
                                  "the server's answer lacks bytes of the output '%.*s'",
                                  STR_ARG(o->name));
         }
-        strbuf_init(&json, 0);
         tensor_values_decode(datatype_from_name(o->datatype),
                              str_range(left->ptr, (size_t)o->binary_bytes), &json);
         left->ptr += o->binary_bytes;
@@ -262,10 +235,9 @@ static struct error *take_binary(struct ctl *c, struct output *o, struct str *le
 
 /* Prints the first values of a flat array, and their number when not all are printed. */
 static void print_values(const struct ctl *c, struct str json, struct strbuf *out) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(json);
         uint64_t           n = 0;
 
-        json_reader_init(&r, json);
         strbuf_putc(out, '[');
         for (json_enter_array(&r); json_next_element(&r); n++) {
                 struct str value = json_skip(&r);
@@ -285,7 +257,6 @@ static void put_output_row(struct ctl *c, const struct output *o, void *to) {
         struct text_table *t = to;
         AUTO_STRBUF        values = { 0 };
 
-        strbuf_init(&values, 0);
         print_values(c, o->values, &values);
         text_table_put(t, o->name);
         text_table_put(t, o->datatype);
@@ -298,14 +269,10 @@ static void put_output_json(struct ctl *c, const struct output *o, void *to) {
 
         (void)c;
         json_begin_object(w);
-        json_key(w, "name");
-        json_put_str(w, o->name);
-        json_key(w, "datatype");
-        json_put_str(w, o->datatype);
-        json_key(w, "shape");
-        json_put_raw(w, o->shape);
-        json_key(w, "data");
-        json_put_raw(w, o->values);
+        json_member_str(w, "name", o->name);
+        json_member_str(w, "datatype", o->datatype);
+        json_member_raw(w, "shape", o->shape);
+        json_member_raw(w, "data", o->values);
         json_end_object(w);
 }
 
@@ -313,10 +280,7 @@ static void put_output_json(struct ctl *c, const struct output *o, void *to) {
 static struct error *each_output(struct ctl *c, struct str outputs, struct str binary,
                                  void (*put)(struct ctl *c, const struct output *o, void *to),
                                  void *to) {
-        struct json_list list;
-        struct str       json;
-
-        for (json_list_init(&list, outputs); json_list_next(&list, &json);) {
+        JSON_FOR_EACH(outputs, json) {
                 struct output o = read_output(c, json);
 
                 TRY(take_binary(c, &o, &binary));
@@ -333,24 +297,20 @@ static const struct text_column output_columns[] = {
 };
 
 static struct error *print_answer_table(struct ctl *c, struct str json, struct str binary) {
-        struct text_table t;
-        struct error     *err;
+        AUTO_TEXT_TABLE t;
 
         text_table_init(&t, output_columns, ARRAY_LEN(output_columns));
-        err = each_output(c, json_find(json, "outputs"), binary, put_output_row, &t);
-        if (err == NULL)
-                text_table_print(&t, &c->out);
-        text_table_done(&t);
-        return err;
+        TRY(each_output(c, json_find(json, "outputs"), binary, put_output_row, &t));
+        text_table_print(&t, &c->out);
+        return NULL;
 }
 
 /* Prints the answer, in which bytes have become values. */
 static struct error *print_answer_json(struct ctl *c, struct str json, struct str binary) {
-        struct json_writer w;
+        struct json_writer w = { .out = &c->out };
         struct json_reader r;
         struct str         key, value;
 
-        json_writer_init(&w, &c->out);
         json_begin_object(&w);
         json_reader_init(&r, json);
         for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
@@ -390,7 +350,7 @@ static struct error *send_request(struct ctl *c, struct infer_request *q) {
         }
         length = length > 0 && length <= body.len ? length : body.len;
         json = str_range(body.ptr, length);
-        binary = str_range(body.ptr + length, body.len - length);
+        binary = str_skip(body, length);
         TRY(ctl_check_answer(c, json, JSON_OBJECT));
         return c->is_json ? print_answer_json(c, json, binary)
                           : print_answer_table(c, json, binary);
@@ -403,8 +363,6 @@ struct error *ctl_infer(struct ctl *c) {
 
         TRY(ctl_get(c, ctl_model_path(c, ""), &model));
         TRY(ctl_check_answer(c, model, JSON_OBJECT));
-        strbuf_init(&q.json, 0);
-        strbuf_init(&q.binary, 0);
         err = make_request(c, &q, model);
         if (err == NULL)
                 err = send_request(c, &q);

@@ -9,9 +9,8 @@
 /* Prints ["1","2"] as 1, 2. */
 static void print_list(struct ctl *c, struct str json) {
         const char        *before = "";
-        struct json_reader r;
+        struct json_reader r = json_reader_of(json);
 
-        json_reader_init(&r, json);
         if (json_peek(&r) == JSON_ARRAY)
                 for (json_enter_array(&r); json_next_element(&r); before = ", ") {
                         struct str item = json_read_string(&r, &c->arena);
@@ -46,10 +45,9 @@ static void print_model(struct ctl *c, struct str body) {
 }
 
 static void print_server(struct ctl *c, struct str body) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(body);
         struct str         key;
 
-        json_reader_init(&r, body);
         for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
                 strbuf_printf(&c->out, "%-11.*s ", STR_ARG(key));
                 if (json_peek(&r) == JSON_STRING) {

@@ -4,8 +4,6 @@
 #include "base/compiler.h"
 #include "cli/ctl_private.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define ASK_NS                                                                                     \

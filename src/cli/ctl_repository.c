@@ -44,8 +44,7 @@ static struct error *put_config(struct ctl *c, struct json_writer *w) {
         struct str text;
 
         TRY(ctl_read_file(c, c->config_file, &text));
-        json_key(w, "config");
-        json_put_str(w, text);
+        json_member_str(w, "config", text);
         return NULL;
 }
 
@@ -58,22 +57,19 @@ static struct error *put_file(struct ctl *c, const char *option, struct json_wri
                 return error_new(ERR_INVALID_ARG,
                                  "--file expects <version>/<name>=<path>, got '%s'", option);
         TRY(ctl_read_file(c, path.ptr, &bytes));
-        strbuf_init(&base64, 0);
         base64_encode(bytes, &base64);
         if (base64.overflowed)
                 return error_new(ERR_INVALID_ARG, "'%s' is too large to be sent", path.ptr);
-        json_key(w, arena_printf(&c->arena, "file:%.*s", STR_ARG(name)));
-        json_put_str(w, strbuf_str(&base64));
+        json_member_str(w, arena_printf(&c->arena, "file:%.*s", STR_ARG(name)),
+                        strbuf_str(&base64));
         return NULL;
 }
 
 static struct error *print_parameters(struct ctl *c, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
-        json_key(&w, "parameters");
-        json_begin_object(&w);
+        json_member_object(&w, "parameters");
         if (c->config_file != NULL)
                 TRY(put_config(c, &w));
         for (size_t i = 0; i < c->files.n_items; i++)
@@ -101,7 +97,6 @@ static struct error *change_model(struct ctl *c, const char *verb, struct str pa
 struct error *ctl_load(struct ctl *c) {
         AUTO_STRBUF parameters = { 0 };
 
-        strbuf_init(&parameters, 0);
         TRY(print_parameters(c, &parameters));
         return change_model(c, "load", strbuf_str(&parameters), "loaded");
 }
@@ -111,10 +106,9 @@ enum presence { PRESENCE_HIDDEN, PRESENCE_UNKNOWN, PRESENCE_IDLE, PRESENCE_LOADE
 /* Finds the state of the model in the index before an unload, if the client may read the index.
  * Servers answer every unload with success, even for a misspelt name. */
 static struct error *find_model(struct ctl *c, enum presence *ret) {
-        AUTO_ERROR       invalid = NULL;
-        struct json_list list;
-        struct str       body, entry, state;
-        AUTO_ERROR       err = ctl_post(c, "/v2/repository/index", STR_LIT("{}"), &body);
+        AUTO_ERROR invalid = NULL;
+        struct str body, state;
+        AUTO_ERROR err = ctl_post(c, "/v2/repository/index", STR_LIT("{}"), &body);
 
         *ret = PRESENCE_HIDDEN;
         if (err != NULL)
@@ -123,7 +117,7 @@ static struct error *find_model(struct ctl *c, enum presence *ret) {
         if (invalid != NULL)
                 return NULL;
         *ret = PRESENCE_UNKNOWN;
-        for (json_list_init(&list, body); json_list_next(&list, &entry);) {
+        JSON_FOR_EACH(body, entry) {
                 if (!str_is(json_find_text(entry, "name", &c->arena), c->model))
                         continue;
                 state = json_find_text(entry, "state", &c->arena);

@@ -9,9 +9,8 @@
 static void put_id(const struct json_row *row, const char *path, const char *second,
                    struct text_table *t) {
         struct str         id = json_find(row->object, path);
-        struct json_reader r;
+        struct json_reader r = json_reader_of(id);
 
-        json_reader_init(&r, id);
         if (json_peek(&r) == JSON_STRING)
                 text_table_printf(t, "\"%.*s\"",
                                   STR_ARG(json_find_text(row->object, path, row->arena)));
@@ -68,11 +67,8 @@ static const struct json_column columns[] = {
 static void print_loads(struct ctl *c, struct str body) {
         unsigned long long n_active = 0, n_backlog = 0, n_left_out = 0;
         struct json_table  t;
-        struct json_list   loads;
-        struct str         load;
 
-        for (json_list_init(&loads, json_find(body, "model_sequences"));
-             json_list_next(&loads, &load);) {
+        JSON_FOR_EACH(json_find(body, "model_sequences"), load) {
                 n_active += json_find_count(load, "active");
                 n_backlog += json_find_count(load, "backlog");
                 n_left_out += json_find_count(load, "left_out");

@@ -2,9 +2,9 @@
 /* Requests of the `neso ctl` commands to the server, and what they have in common when they read
  * its answers (ctl_private.h). */
 #include "base/file.h"
-#include "base/mem.h"
 #include "cli/ctl_private.h"
 #include "codec/json_find.h"
+#include "codec/url.h"
 
 #include <string.h>
 
@@ -47,21 +47,10 @@ struct error *ctl_get(struct ctl *c, const char *path, struct str *ret_body) {
         return ctl_ask(c, &(struct http_question){ .path = path }, ret_body, NULL);
 }
 
-/* A name with non-ASCII characters is percent-encoded as a whole. In any other name a '%' stands
- * for itself. */
 char *ctl_escape(struct ctl *c, const char *part) {
-        const char *escaped = str_is_plain(str_of(part)) ? "#?/" : "#?/%";
         AUTO_STRBUF out = { 0 };
 
-        strbuf_init(&out, 0);
-        for (; *part != '\0'; part++) {
-                unsigned char b = (unsigned char)*part;
-
-                if (b > ' ' && b < 0x7f && strchr(escaped, b) == NULL)
-                        strbuf_putc(&out, (char)b);
-                else
-                        strbuf_printf(&out, "%%%02X", b);
-        }
+        url_put_name(str_of(part), &out);
         return arena_strdup(&c->arena, strbuf_cstr(&out));
 }
 
@@ -103,9 +92,8 @@ struct error *ctl_show(struct ctl *c, const char *path,
 }
 
 struct error *ctl_read_file(struct ctl *c, const char *path, struct str *ret) {
-        AUTO_STRBUF bytes = { 0 };
+        AUTO_STRBUF bytes = { .max = FILE_MAX_BYTES };
 
-        strbuf_init(&bytes, FILE_MAX_BYTES);
         TRY(file_read(path, FILE_MAX_BYTES, &bytes));
         *ret = str_range(arena_str(&c->arena, strbuf_str(&bytes)), bytes.len);
         return NULL;

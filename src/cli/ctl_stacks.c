@@ -35,11 +35,7 @@ static void put_process(struct ctl *c, struct str process) {
 }
 
 static void print_instances(struct ctl *c, struct str body) {
-        struct json_list list;
-        struct str       instance;
-
-        for (json_list_init(&list, json_find(body, "instances"));
-             json_list_next(&list, &instance);) {
+        JSON_FOR_EACH(json_find(body, "instances"), instance) {
                 struct str name = json_find_text(instance, "name", &c->arena);
 
                 strbuf_printf(&c->out, "%s== %.*s: ", c->out.len > 0 ? "\n" : "", STR_ARG(name));

@@ -15,13 +15,10 @@
 /* Puts the executions of each batch size: "1:20 4:3". */
 static void put_batch_sizes(const struct json_row *row, const char *path, const char *second,
                             struct text_table *t) {
-        AUTO_STRBUF      text = { 0 };
-        struct json_list list;
-        struct str       batch;
+        AUTO_STRBUF text = { 0 };
 
         (void)second;
-        strbuf_init(&text, 0);
-        for (json_list_init(&list, json_find(row->object, path)); json_list_next(&list, &batch);)
+        JSON_FOR_EACH(json_find(row->object, path), batch)
                 strbuf_printf(&text, "%s%llu:%llu", text.len > 0 ? " " : "",
                               (unsigned long long)json_find_count(batch, "batch_size"),
                               (unsigned long long)json_find_count(batch, "compute_infer.count"));
@@ -72,16 +69,13 @@ static void print_batches(struct ctl *c, struct str model) {
 
 static void print_stats(struct ctl *c, struct str body) {
         struct json_table t;
-        struct json_list  models;
-        struct str        model;
 
         json_table_init(&t, model_columns, ARRAY_LEN(model_columns), &c->arena);
         json_table_add(&t, body, &(struct json_rows){ .outer = "model_stats" });
         json_table_end(&t, &c->out);
         if (c->model == NULL)
                 return;
-        for (json_list_init(&models, json_find(body, "model_stats"));
-             json_list_next(&models, &model);)
+        JSON_FOR_EACH(json_find(body, "model_stats"), model)
                 print_batches(c, model);
 }
 

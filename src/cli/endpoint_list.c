@@ -117,9 +117,8 @@ static void put_object(void *out, const struct endpoint_entry *e) {
 }
 
 void endpoint_list_print_json(struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_array(&w);
         visit_all(put_object, &w);
         json_end_array(&w);

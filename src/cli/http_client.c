@@ -52,7 +52,7 @@ static struct str host_of(const char *url) {
         while (memchr(host.ptr, '@', host.len) != NULL)
                 host = str_split(host, '@', &user);
         if (host.len > 0 && host.ptr[0] == '[') {
-                host = str_range(host.ptr + 1, host.len - 1);
+                host = str_skip(host, 1);
                 str_split(host, ']', &host);
         } else {
                 str_split(host, ':', &host);
@@ -187,7 +187,7 @@ static struct curl_slist *make_headers(struct http_client *c, const struct http_
 
 struct error *http_client_ask(struct http_client *c, const struct http_question *q,
                               struct http_reply *ret) {
-        struct http_reply      reply = { 0 };
+        struct http_reply      reply = { .body.max = HTTP_CLIENT_MAX_BYTES };
         struct curl_functions *curl = &c->curl;
         struct curl_slist     *headers = make_headers(c, q);
         size_t                 url_len = strlen(c->options->url);
@@ -197,7 +197,6 @@ struct error *http_client_ask(struct http_client *c, const struct http_question 
         while (url_len > 0 && c->options->url[url_len - 1] == '/')
                 url_len--;
         url = mem_printf("%.*s%s", (int)url_len, c->options->url, q->path);
-        strbuf_init(&reply.body, HTTP_CLIENT_MAX_BYTES);
         c->why[0] = '\0';
         curl->easy_setopt(c->easy, CURLOPT_URL, url);
         curl->easy_setopt(c->easy, CURLOPT_HTTPHEADER, headers);

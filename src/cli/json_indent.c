@@ -83,9 +83,8 @@ static void put_value(struct json_reader *r, struct strbuf *out, unsigned depth)
 }
 
 void json_indent(struct str json, struct strbuf *out) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(json);
 
-        json_reader_init(&r, json);
         json_skip(&r);
         json_read_end(&r);
         if (json_failed(&r)) {

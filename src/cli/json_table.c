@@ -19,10 +19,11 @@ static void add_row(struct json_table *t, const struct json_row *row) {
 
 size_t json_table_add(struct json_table *t, struct str answer, const struct json_rows *rows) {
         struct json_row  row = { .label = str_of(rows->label), .arena = t->arena };
-        struct json_list outer, inner;
+        struct json_list outer =
+                json_list_of(*rows->outer != '\0' ? json_find(answer, rows->outer) : answer);
+        struct json_list inner;
         size_t           n = 0;
 
-        json_list_init(&outer, *rows->outer != '\0' ? json_find(answer, rows->outer) : answer);
         while (json_list_next(&outer, &row.object)) {
                 if (rows->inner == NULL) {
                         add_row(t, &row);
@@ -30,7 +31,7 @@ size_t json_table_add(struct json_table *t, struct str answer, const struct json
                         continue;
                 }
                 row.parent = row.object;
-                json_list_init(&inner, json_find(row.parent, rows->inner));
+                inner = json_list_of(json_find(row.parent, rows->inner));
                 for (; json_list_next(&inner, &row.object); n++)
                         add_row(t, &row);
         }

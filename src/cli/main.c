@@ -41,7 +41,6 @@ static int print_options(int argc, char **argv) {
         AUTO_STRBUF text = { 0 };
         AUTO_ERROR  err = NULL;
 
-        strbuf_init(&text, 0);
         if (argc > 1)
                 err = put_values(argc, argv, &text);
         else
@@ -60,7 +59,6 @@ static int print_endpoints(int argc, char **argv) {
                 fprintf(stderr, "Usage: neso endpoints [--json]\n");
                 return 1;
         }
-        strbuf_init(&text, 0);
         if (is_json)
                 endpoint_list_print_json(&text);
         else
@@ -112,7 +110,6 @@ static const struct command {
 static int print_manual(int argc, char **argv) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         if (argc < 2)
                 command_pages_print_manual(&pages, &text);
         for (size_t i = 0; argc == 2 && i < ARRAY_LEN(listed); i++)
@@ -130,7 +127,6 @@ static int print_completion(int argc, char **argv) {
 
         (void)argc;
         (void)argv;
-        strbuf_init(&text, 0);
         command_pages_print_completion(&pages, &text);
         fputs(strbuf_cstr(&text), stdout);
         return 0;

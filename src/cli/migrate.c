@@ -41,10 +41,7 @@ static bool is_same_matter(const struct row *a, const struct row *b) {
 /* The row of the other list that is about the same missing field. */
 static bool find_same(const struct checked_model *m, const char *list_name, const struct row *row,
                       struct arena *arena, struct row *ret) {
-        struct json_list list;
-        struct str       json;
-
-        for (json_list_init(&list, json_find(m->json, list_name)); json_list_next(&list, &json);) {
+        JSON_FOR_EACH(json_find(m->json, list_name), json) {
                 *ret = read_row(json, arena);
                 if (is_same_matter(row, ret))
                         return true;
@@ -54,18 +51,16 @@ static bool find_same(const struct checked_model *m, const char *list_name, cons
 
 /* An error of the check and the note that explains it are one row. */
 static void each_note(const struct checked_model *m, struct arena *arena, row_fn *fn, void *owner) {
-        struct json_list list;
-        struct str       json;
-        struct row       other;
+        struct row other;
 
-        for (json_list_init(&list, json_find(m->json, "problems")); json_list_next(&list, &json);) {
+        JSON_FOR_EACH(json_find(m->json, "problems"), json) {
                 struct row row = read_row(json, arena);
 
                 if (find_same(m, "notes", &row, arena, &other))
                         row.advice = other.why;
                 fn(&row, owner);
         }
-        for (json_list_init(&list, json_find(m->json, "notes")); json_list_next(&list, &json);) {
+        JSON_FOR_EACH(json_find(m->json, "notes"), json) {
                 struct row row = read_row(json, arena);
 
                 if (!find_same(m, "problems", &row, arena, &other))
@@ -168,7 +163,7 @@ static void print_options(const struct migration *m, struct strbuf *out) {
                                                       { "VERDICT", TEXT_LEFT },
                                                       { "WHY", TEXT_LEFT } };
         const struct migrated_command  *c = m->command;
-        struct text_table               t;
+        AUTO_TEXT_TABLE                 t;
 
         text_table_init(&t, columns, ARRAY_LEN(columns));
         for (size_t i = 0; i < c->n_items; i++) {
@@ -179,7 +174,6 @@ static void print_options(const struct migration *m, struct strbuf *out) {
                 text_table_put(&t, str_of(c->items[i].why != NULL ? c->items[i].why : ""));
         }
         text_table_print(&t, out);
-        text_table_done(&t);
 }
 
 /* The words in front of the options that were not read, without the program's name. */
@@ -250,8 +244,7 @@ static void put_model_json(const struct migration *m, const struct checked_model
         json_member_str(w, "name", c->name);
         json_member_str(w, "directory", c->directory);
         json_member_string(w, "verdict", migrate_verdict_name(judge_model(c, m->arena)));
-        json_key(w, "rows");
-        json_begin_array(w);
+        json_member_array(w, "rows");
         each_row(c, m->arena, put_row_json, w);
         json_end_array(w);
         json_end_object(w);
@@ -272,14 +265,11 @@ static void put_option_json(const struct migrated_option *o, struct json_writer 
 static void put_command_json(const struct migrated_command *c, struct json_writer *w) {
         AUTO_STRBUF line = { 0 };
 
-        strbuf_init(&line, 0);
         migrate_command_put(c, &line);
         strbuf_spoil(w->out, &line);
-        json_key(w, "command_line");
-        json_begin_object(w);
+        json_member_object(w, "command_line");
         json_member_string(w, "verdict", migrate_verdict_name(c->verdict));
-        json_key(w, "options");
-        json_begin_array(w);
+        json_member_array(w, "options");
         for (size_t i = 0; i < c->n_items; i++)
                 put_option_json(&c->items[i], w);
         json_end_array(w);
@@ -291,15 +281,13 @@ static void put_command_json(const struct migrated_command *c, struct json_write
 }
 
 void migrate_print_json(const struct migration *m, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         json_member_str(&w, "path", m->report->path);
         json_member_string(&w, "verdict", migrate_verdict_name(migrate_verdict(m)));
         json_member_bool(&w, "was_loaded", m->was_loaded);
-        json_key(&w, "models");
-        json_begin_array(&w);
+        json_member_array(&w, "models");
         for (const struct checked_model *c = m->report->models; c != NULL; c = c->next)
                 put_model_json(m, c, &w);
         json_end_array(&w);

@@ -31,7 +31,6 @@ static struct error *find_by_prefix(struct str prefix, struct option_match *ret)
         AUTO_STRBUF                names = { 0 };
         size_t                     n = 0;
 
-        strbuf_init(&names, 0);
         for (size_t i = 0; i < t->n_rows; i++) {
                 n += match_prefix(&t->rows[i], t->rows[i].name, prefix, ret, &names);
                 n += match_prefix(&t->rows[i], t->rows[i].old_name, prefix, ret, &names);

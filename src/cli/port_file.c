@@ -28,7 +28,6 @@ struct error *port_file_write(const char *path, const struct port_entry *entries
         AUTO_STRBUF   text = { 0 };
         struct error *err;
 
-        strbuf_init(&text, 0);
         for (size_t i = 0; i < n; i++)
                 if (entries[i].port != 0)
                         strbuf_printf(&text, "%s=%u\n", entries[i].name, entries[i].port);

@@ -753,7 +753,6 @@ const struct command_page serve_page = {
 static int print_usage(struct error *err) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         option_print_usage(&text);
         if (err != NULL)
                 fprintf(stderr, "%s\n", err->message);

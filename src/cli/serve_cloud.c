@@ -130,10 +130,9 @@ struct loaded_models {
 
 static void count_names(struct str index, const char *wanted, struct arena *arena,
                         struct loaded_models *ret) {
-        struct json_list list;
-        struct str       row, last = STR_LIT("");
+        struct str last = STR_LIT("");
 
-        for (json_list_init(&list, index); json_list_next(&list, &row);) {
+        JSON_FOR_EACH(index, row) {
                 struct str name = json_find_text(row, "name", arena);
 
                 if (str_equal(name, last)) /* a further version; the index is sorted */
@@ -147,25 +146,21 @@ static void count_names(struct str index, const char *wanted, struct arena *aren
 
 static struct error *choose_default(struct str index, const char *wanted, char **ret) {
         struct loaded_models models = { 0 };
-        struct arena         arena;
-        struct error        *err = NULL;
+        AUTO_ARENA           arena = arena_of(0);
 
-        arena_init(&arena, NULL, 0, 0);
         count_names(index, wanted, &arena, &models);
         if (*wanted != '\0' && !models.has_wanted)
-                err = error_new(ERR_INVALID_ARG, "Expect the default model '%s' is loaded", wanted);
-        else if (*wanted != '\0')
-                *ret = mem_strdup(wanted);
-        else if (models.n_names == 1)
-                *ret = mem_strndup(models.first.ptr, models.first.len);
-        else
-                err = error_new(ERR_INVALID_ARG,
-                                "Expect the model repository contains only a single model if "
-                                "default model is not specified; %zu are loaded: give "
-                                "--vertex-ai-default-model",
-                                models.n_names);
-        arena_done(&arena);
-        return err;
+                return error_new(ERR_INVALID_ARG, "Expect the default model '%s' is loaded",
+                                 wanted);
+        if (*wanted == '\0' && models.n_names != 1)
+                return error_new(ERR_INVALID_ARG,
+                                 "Expect the model repository contains only a single model if "
+                                 "default model is not specified; %zu are loaded: give "
+                                 "--vertex-ai-default-model",
+                                 models.n_names);
+        *ret = *wanted != '\0' ? mem_strdup(wanted)
+                               : mem_strndup(models.first.ptr, models.first.len);
+        return NULL;
 }
 
 static struct error *find_default(struct TRITONSERVER_Server *core, const char *wanted,

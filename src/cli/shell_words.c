@@ -4,7 +4,6 @@
 #include "base/mem.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct splitter {
@@ -140,7 +139,6 @@ struct error *shell_words_split(const char *text, struct shell_words *ret) {
         struct error   *err = NULL;
 
         *ret = (struct shell_words){ 0 };
-        strbuf_init(&word, 0);
         while (err == NULL && skip_to_word(&s))
                 err = take_word(&s, ret);
         if (err != NULL)

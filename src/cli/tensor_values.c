@@ -171,9 +171,8 @@ static void put_value(const struct tensor_source *s, uint64_t random, struct jso
 
 void tensor_values_fill(const struct tensor_source *s, uint64_t n, struct strbuf *json) {
         uint64_t           state = (s->seed << 1 | 1) * UINT64_C(0x9e3779b97f4a7c15); /* never 0 */
-        struct json_writer w;
+        struct json_writer w = { .out = json };
 
-        json_writer_init(&w, json);
         json_begin_array(&w);
         for (uint64_t i = 0; i < n && !json->overflowed; i++)
                 put_value(s, next_random(&state) >> 8, &w);
@@ -207,9 +206,8 @@ struct error *tensor_values_encode(TRITONSERVER_DataType type, struct str json,
 }
 
 void tensor_values_decode(TRITONSERVER_DataType type, struct str bytes, struct strbuf *json) {
-        struct json_writer w;
+        struct json_writer w = { .out = json };
 
-        json_writer_init(&w, json);
         json_begin_array(&w);
         for (size_t i = 0; i + sizeof(uint16_t) <= bytes.len; i += sizeof(uint16_t)) {
                 uint16_t bits;

@@ -46,10 +46,7 @@ void text_table_put(struct text_table *t, struct str text) {
         for (char *c = cell; *c != '\0'; c++)
                 if ((unsigned char)*c < 0x20 || *c == 0x7f)
                         *c = ' ';
-        if (t->n_cells == t->cap_cells) {
-                t->cap_cells = MAX(2 * t->cap_cells, 64);
-                t->cells = mem_realloc(t->cells, t->cap_cells * sizeof(*t->cells));
-        }
+        t->cells = mem_grow(t->cells, t->n_cells, sizeof(*t->cells));
         t->cells[t->n_cells++] = cell;
 }
 
@@ -74,7 +71,6 @@ void text_table_put_count(struct text_table *t, uint64_t n) {
 void text_table_put_duration(struct text_table *t, double ns) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         duration_print(ns, &text);
         text_table_put(t, strbuf_str(&text));
 }

@@ -34,11 +34,11 @@ struct text_table {
         size_t                    n_columns;
         char                    **cells; /* owned, as is each cell; row by row, the heads first */
         size_t                    n_cells;
-        size_t                    cap_cells;
 };
 
 void text_table_init(struct text_table *t, const struct text_column *columns, size_t n_columns);
 void text_table_done(struct text_table *t);
+#define AUTO_TEXT_TABLE CLEANUP(text_table_done) struct text_table
 
 /* Each adds the next cell. Control characters become blanks: text from a peer stays on its line. */
 void text_table_put(struct text_table *t, struct str text);

@@ -32,7 +32,6 @@ struct tune {
 static void print_results(const struct tune *t) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         if (t->values.load.is_json)
                 tune_report_put_json(tune_run_results(t->run), &t->plan, &text);
         else
@@ -44,7 +43,6 @@ static void print_results(const struct tune *t) {
 static void announce(const struct tune *t) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         tune_run_announce(t->run, &text);
         fputs(strbuf_cstr(&text), stderr);
 }
@@ -101,7 +99,6 @@ static int read_and_run(struct tune *t, struct command_line *l, int argc, char *
         AUTO_ERROR  err = read_line(t, l, argc, argv);
 
         if (err == NULL && l->wants_help) {
-                strbuf_init(&help, 0);
                 command_page_print_help(&tune_page, &help);
                 fputs(strbuf_cstr(&help), stdout);
                 return TUNE_DONE;

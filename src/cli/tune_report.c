@@ -26,7 +26,6 @@ static void put_remark(const struct tune_model *m, const struct tune_trial *tria
         const struct tune_figures *f = &trial->figures;
         AUTO_STRBUF                text = { 0 };
 
-        strbuf_init(&text, 0);
         if (is_same(&trial->point, &m->best))
                 strbuf_puts(&text, "best ");
         if (is_same(&trial->point, &m->present))
@@ -45,7 +44,6 @@ static void put_row(const struct tune_model *m, const struct tune_trial *trial,
         const struct tune_figures *f = &trial->figures;
         AUTO_STRBUF                text = { 0 };
 
-        strbuf_init(&text, 0);
         tune_space_print(&m->space, &trial->point, &text);
         text_table_put(t, strbuf_str(&text));
         text_table_printf(t, "%g", f->load);
@@ -64,8 +62,8 @@ static void put_row(const struct tune_model *m, const struct tune_trial *trial,
 }
 
 static void put_table(const struct tune_model *m, struct strbuf *out) {
-        size_t           *ranks = mem_alloc((m->search.n_trials + 1) * sizeof(*ranks));
-        struct text_table t;
+        size_t         *ranks = mem_alloc((m->search.n_trials + 1) * sizeof(*ranks));
+        AUTO_TEXT_TABLE t;
 
         tune_search_rank(&m->search, ranks);
         text_table_init(&t, columns, ARRAY_LEN(columns));
@@ -74,7 +72,6 @@ static void put_table(const struct tune_model *m, struct strbuf *out) {
         strbuf_printf(out, "%s: %zu of %zu configurations\n", m->name, m->search.n_trials,
                       tune_space_count(&m->space));
         text_table_print(&t, out);
-        text_table_done(&t);
         strbuf_putc(out, '\n');
         free(ranks);
 }
@@ -168,16 +165,13 @@ static void put_point(struct json_writer *w, const struct tune_model *m,
                       const struct tune_point *p) {
         AUTO_STRBUF text = { 0 }, config = { 0 };
 
-        strbuf_init(&text, 0);
-        strbuf_init(&config, 0);
         tune_space_print(&m->space, p, &text);
         json_member_string(w, "configuration", strbuf_cstr(&text));
         if (is_same(p, &m->present))
                 strbuf_put(&config, m->original.ptr, m->original.len);
         else
                 tune_config_put(strbuf_str(&m->original), &m->space, p, &config);
-        json_key(w, "config");
-        json_put_raw(w, strbuf_str(&config));
+        json_member_raw(w, "config", strbuf_str(&config));
 }
 
 static void put_trial(struct json_writer *w, const struct tune_model *m,
@@ -201,17 +195,14 @@ static void put_trial(struct json_writer *w, const struct tune_model *m,
 static void put_model(struct json_writer *w, const struct tune_model *m) {
         AUTO_STRBUF lines = { 0 };
 
-        strbuf_init(&lines, 0);
         json_begin_object(w);
         json_member_string(w, "model", m->name);
         json_member_f64(w, "grid", (double)tune_space_count(&m->space));
-        json_key(w, "tried");
-        json_begin_array(w);
+        json_member_array(w, "tried");
         for (size_t i = 0; i < m->search.n_trials; i++)
                 put_trial(w, m, &m->search.trials[i]);
         json_end_array(w);
-        json_key(w, "best");
-        json_begin_object(w);
+        json_member_object(w, "best");
         put_point(w, m, &m->best);
         tune_config_put_lines(strbuf_str(&m->original), &m->space, &m->best, &lines);
         json_member_string(w, "lines", strbuf_cstr(&lines));
@@ -222,23 +213,20 @@ static void put_model(struct json_writer *w, const struct tune_model *m) {
 
 void tune_report_put_json(const struct tune_results *s, const struct tune_plan *plan,
                           struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         json_member_f64(&w, "budget_ms", plan->budget_ns / 1e6);
         json_member_f64(&w, "seconds", s->seconds);
         json_member_f64(&w, "present_load", s->present_load);
         json_member_f64(&w, "best_load", s->best_load);
         json_member_bool(&w, "is_interrupted", s->is_interrupted);
-        json_key(&w, "models");
-        json_begin_array(&w);
+        json_member_array(&w, "models");
         for (size_t i = 0; i < s->n_models; i++)
                 put_model(&w, &s->models[i]);
         json_end_array(&w);
         if (s->is_compared) {
-                json_key(&w, "gain");
-                json_begin_object(&w);
+                json_member_object(&w, "gain");
                 json_member_f64(&w, "median", s->gain.median);
                 json_member_f64(&w, "least", s->gain.least);
                 json_member_f64(&w, "most", s->gain.most);

@@ -101,6 +101,15 @@ bool base64_decode(struct str in, struct strbuf *out) {
         return true;
 }
 
+bool base64_decode_exactly(struct str in, unsigned char *ret, size_t n) {
+        AUTO_STRBUF bytes = { .max = n + 2 };
+
+        if (!base64_decode(in, &bytes) || bytes.len != n || bytes.overflowed)
+                return false;
+        memcpy(ret, bytes.ptr, n);
+        return true;
+}
+
 void base64_decode_lenient(struct str in, struct strbuf *out) {
         uint32_t bits = 0;
         unsigned n_bits = 0;

@@ -17,4 +17,6 @@
 
 void base64_encode(struct str in, struct strbuf *out);
 bool base64_decode(struct str in, struct strbuf *out); /* strict; on false nothing is appended */
+/* The same when the text has n bytes, which *ret has room for; on false it is unchanged. */
+bool base64_decode_exactly(struct str in, unsigned char *ret, size_t n);
 void base64_decode_lenient(struct str in, struct strbuf *out);

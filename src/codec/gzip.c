@@ -305,7 +305,7 @@ static enum gzip_status deflate_part(z_stream *z, struct str part, int flush, st
                 if (status_of(result) != GZIP_OK)
                         return status_of(result);
                 n_in -= z->avail_in;
-                part = str_range(part.ptr + n_in, part.len - n_in);
+                part = str_skip(part, n_in);
                 t->len += n_out - z->avail_out;
         } while (part.len > 0 || (flush == Z_FINISH && result != Z_STREAM_END));
         return GZIP_OK;

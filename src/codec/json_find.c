@@ -2,9 +2,8 @@
 #include "codec/json_find.h"
 
 struct error *json_check(struct str json, enum json_type type) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(json);
 
-        json_reader_init(&r, json);
         if (json_peek(&r) != type)
                 type == JSON_ARRAY ? json_enter_array(&r) : json_enter_object(&r);
         json_skip(&r);
@@ -15,10 +14,9 @@ struct error *json_check(struct str json, enum json_type type) {
 }
 
 static struct str find_member(struct str object, struct str name) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(object);
         struct str         key;
 
-        json_reader_init(&r, object);
         if (json_peek(&r) == JSON_OBJECT)
                 for (json_enter_object(&r); json_next_key(&r, NULL, &key);) {
                         struct str value = json_skip(&r);
@@ -64,11 +62,14 @@ bool json_find_flag(struct str json, const char *path) {
         return begin_value(json, path, JSON_BOOL, &r) && json_read_bool(&r);
 }
 
-void json_list_init(struct json_list *l, struct str array) {
-        json_reader_init(&l->reader, array);
-        l->is_array = json_peek(&l->reader) == JSON_ARRAY;
-        if (l->is_array)
-                json_enter_array(&l->reader);
+struct json_list json_list_of(struct str array) {
+        struct json_list l;
+
+        json_reader_init(&l.reader, array);
+        l.is_array = json_peek(&l.reader) == JSON_ARRAY;
+        if (l.is_array)
+                json_enter_array(&l.reader);
+        return l;
 }
 
 bool json_list_next(struct json_list *l, struct str *ret) {
@@ -76,4 +77,18 @@ bool json_list_next(struct json_list *l, struct str *ret) {
                 return false;
         *ret = json_skip(&l->reader);
         return true;
+}
+
+size_t json_list_count(struct str array) {
+        size_t n = 0;
+
+        JSON_FOR_EACH(array, item)
+                n++;
+        return n;
+}
+
+struct str json_list_first(struct str array) {
+        JSON_FOR_EACH(array, item)
+                return item;
+        return (struct str){ 0 };
 }

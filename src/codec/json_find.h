@@ -2,7 +2,7 @@
 /* Values of a JSON text by their paths: "inference_stats.queue.ns". For small texts that are valid
  * already (json_check()): each call walks the text from its beginning.
  *
- *     for (json_list_init(&list, json_find(text, "models")); json_list_next(&list, &model);)
+ *     JSON_FOR_EACH(json_find(text, "models"), model)
  *             n += json_find_count(model, "stats.count");
  *
  * A value that is missing or has another type is empty, 0 or false.
@@ -28,5 +28,14 @@ struct json_list {
         bool               is_array;
 };
 
-void json_list_init(struct json_list *l, struct str array);
-bool json_list_next(struct json_list *l, struct str *ret);
+/* Not an array: it has no elements. */
+struct json_list json_list_of(struct str array);
+bool             json_list_next(struct json_list *l, struct str *ret);
+size_t           json_list_count(struct str array);
+struct str       json_list_first(struct str array); /* ptr NULL when there is none */
+
+/* Loops over the elements of an array; declares `struct str item`. */
+#define JSON_FOR_EACH(array, item)                                                                 \
+        for (struct json_list item##_list_ = json_list_of(array); item##_list_.is_array;           \
+             item##_list_.is_array = false)                                                        \
+                for (struct str item; json_list_next(&item##_list_, &item);)

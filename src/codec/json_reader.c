@@ -14,6 +14,13 @@ static const char *behind_mark(const char *begin, const char *end) {
         return str_starts(str_range(begin, (size_t)(end - begin)), mark) ? begin + mark.len : begin;
 }
 
+struct json_reader json_reader_of(struct str text) {
+        struct json_reader r;
+
+        json_reader_init(&r, text);
+        return r;
+}
+
 void json_reader_init(struct json_reader *r, struct str text) {
         const char *begin = text.ptr != NULL ? text.ptr : "";
         const char *end = begin + text.len;

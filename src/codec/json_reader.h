@@ -4,7 +4,7 @@
  * There is no tree. json_peek() returns the type of the next value, which the caller reads or
  * skips:
  *
- *     json_reader_init(&r, text);
+ *     struct json_reader r = json_reader_of(text);
  *     for (json_enter_object(&r); json_next_key(&r, &key);)
  *             if (str_is(key, "id")) id = json_read_string(&r, arena);
  *             else json_skip(&r);
@@ -61,7 +61,8 @@ struct json_reader {
 };
 
 /* Skips a byte order mark at the front, as the reference server does (RFC 8259, 8.1, allows it). */
-void json_reader_init(struct json_reader *r, struct str text);
+struct json_reader json_reader_of(struct str text);
+void               json_reader_init(struct json_reader *r, struct str text);
 
 enum json_type json_peek(struct json_reader *r);
 

@@ -92,6 +92,11 @@ void json_member_bool(struct json_writer *w, const char *key, bool value) {
         json_put_bool(w, value);
 }
 
+void json_member_i64(struct json_writer *w, const char *key, int64_t value) {
+        json_key(w, key);
+        json_put_i64(w, value);
+}
+
 void json_member_u64(struct json_writer *w, const char *key, uint64_t value) {
         json_key(w, key);
         json_put_u64(w, value);
@@ -100,6 +105,21 @@ void json_member_u64(struct json_writer *w, const char *key, uint64_t value) {
 void json_member_f64(struct json_writer *w, const char *key, double value) {
         json_key(w, key);
         json_put_f64(w, value);
+}
+
+void json_member_raw(struct json_writer *w, const char *key, struct str json) {
+        json_key(w, key);
+        json_put_raw(w, json);
+}
+
+void json_member_object(struct json_writer *w, const char *key) {
+        json_key(w, key);
+        json_begin_object(w);
+}
+
+void json_member_array(struct json_writer *w, const char *key) {
+        json_key(w, key);
+        json_begin_array(w);
 }
 
 void json_put_raw(struct json_writer *w, struct str json) {
@@ -338,7 +358,7 @@ void json_put_tensor(struct json_writer *w, enum json_element element, const voi
                 size_t n_chunk = MIN(n, CHUNK_ELEMENTS);
                 size_t room = n_chunk * ELEMENT_ROOM + FLOAT_PRINT_ROOM;
 
-                if (b->max - b->len < room) {
+                if (strbuf_max(b) - b->len < room) {
                         put_one(b, element, at, n == 1);
                         n_chunk = 1;
                 } else if (strbuf_reserve(b, room)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Writes compact JSON to a strbuf, with the commas.
  *
- *     json_begin_object(&w); json_key(&w, "name"); json_put_string(&w, name); json_end_object(&w);
+ *     json_begin_object(&w); json_member_string(&w, "name", name); json_end_object(&w);
  *
  * FP32 is written as the shortest digits that round-trip as FP32, always with a dot or an exponent;
  * FP64 likewise for FP64; not-a-number and infinities are written as NaN, Infinity and -Infinity.
@@ -19,7 +19,7 @@ struct json_writer {
         bool           has_replaced; /* json_put_str() has replaced bytes that are not UTF-8 */
 };
 
-void json_writer_init(struct json_writer *w, struct strbuf *out);
+void json_writer_init(struct json_writer *w, struct strbuf *out); /* as { .out = out } */
 void json_begin_object(struct json_writer *w);
 void json_end_object(struct json_writer *w);
 void json_begin_array(struct json_writer *w);
@@ -38,8 +38,13 @@ void json_put_raw(struct json_writer *w, struct str json); /* a complete value, 
 void json_member_string(struct json_writer *w, const char *key, const char *text);
 void json_member_str(struct json_writer *w, const char *key, struct str text);
 void json_member_bool(struct json_writer *w, const char *key, bool value);
+void json_member_i64(struct json_writer *w, const char *key, int64_t value);
 void json_member_u64(struct json_writer *w, const char *key, uint64_t value);
 void json_member_f64(struct json_writer *w, const char *key, double value);
+void json_member_raw(struct json_writer *w, const char *key, struct str json);
+/* A member whose value begins here, and ends with json_end_object() or json_end_array(). */
+void json_member_object(struct json_writer *w, const char *key);
+void json_member_array(struct json_writer *w, const char *key);
 /* Writes n elements as a flat array. */
 void json_put_tensor(struct json_writer *w, enum json_element element, const void *in, size_t n);
 

@@ -3,8 +3,6 @@
 
 #include "codec/pb_field.h"
 
-#include <string.h>
-
 void pb_doubts_init(struct pb_doubts *d, struct arena *arena) {
         *d = (struct pb_doubts){ .arena = arena };
 }
@@ -83,7 +81,6 @@ void pb_doubts_spread(struct pb_doubts *d, const ProtobufCMessage *message) {
 
                         if (has_field(found, field))
                                 continue;
-                        strbuf_init(&path, 0);
                         strbuf_puts(&path, at);
                         pb_path_put(&path, field->name);
                         if (path.overflowed)

@@ -33,7 +33,6 @@ static void print_real(struct json_printer *p, const ProtobufCFieldDescriptor *f
 static void print_bytes(struct json_printer *p, ProtobufCBinaryData bytes) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         if (bytes.len > 0)
                 base64_encode(str_range((const char *)bytes.data, bytes.len), &text);
         strbuf_spoil(p->writer.out, &text);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* JSON to protobuf messages (pb_json.h). */
-#include "base/mem.h"
 #include "codec/base64.h"
 #include "codec/json_reader.h"
 #include "codec/pb_build.h"
 #include "codec/pb_json.h"
 
-#include <float.h>
 #include <math.h>
 
 /* The reader's path in the document, for errors: a chain on the stack. Its length is bounded, as
@@ -53,7 +51,6 @@ static struct error *locate(const struct json_place *place, struct error *err) {
 
         if (place == NULL || err == NULL)
                 return err;
-        strbuf_init(&text, 0);
         print_place(place, &text);
         if (text.overflowed)
                 return err; /* a place that is cut would be another one */
@@ -86,7 +83,7 @@ static struct error *out_of_range(const ProtobufCFieldDescriptor *field,
 static bool read_plain_integer(struct str text, struct json_number *ret) {
         bool has_sign = text.len > 0 && (text.ptr[0] == '-' || text.ptr[0] == '+');
 
-        if (!str_to_u64(str_range(text.ptr + has_sign, text.len - has_sign), &ret->magnitude))
+        if (!str_to_u64(str_skip(text, has_sign), &ret->magnitude))
                 return false;
         ret->is_integer = true;
         ret->is_negative = has_sign && text.ptr[0] == '-';
@@ -258,7 +255,6 @@ static struct error *read_enum(struct json_message_reader *r, const ProtobufCFie
 static bool decode_base64(struct str in, struct strbuf *out) {
         AUTO_STRBUF standard = { 0 };
 
-        strbuf_init(&standard, 0);
         for (size_t i = 0; i < in.len; i++) {
                 char c = in.ptr[i];
 
@@ -278,7 +274,6 @@ static struct error *read_bytes(struct json_message_reader *r, const struct json
         if (json_peek(&r->json) != JSON_STRING)
                 return expected(r, place, "a string in base64");
         text = json_read_string(&r->json, r->arena);
-        strbuf_init(&decoded, 0);
         if (!decode_base64(text, &decoded) && !decoded.overflowed)
                 return locate(place, error_new(ERR_INVALID_ARG, "string is not valid base64"));
         if (decoded.overflowed)
@@ -381,8 +376,7 @@ static struct error *read_key(const ProtobufCFieldDescriptor *field, struct str 
                 ret->truth = str_is(key, "true");
                 if (ret->truth || str_is(key, "false"))
                         return NULL;
-        } else if (str_to_u64(str_range(key.ptr + is_negative, key.len - is_negative),
-                              &magnitude) &&
+        } else if (str_to_u64(str_skip(key, is_negative), &magnitude) &&
                    pb_integer_fit(field, is_negative, magnitude, ret)) {
                 return NULL;
         }

@@ -64,7 +64,6 @@ static void record_name(const struct reader *r, const struct frame *f) {
         if (r->review == NULL ||
             (pb_field_is_repeated(f->field) && pb_value_count(f->message, f->field) > 0))
                 return;
-        strbuf_init(&path, 0);
         put_path(r, r->depth, &path);
         pb_path_put(&path, f->field->name);
         if (!path.overflowed)
@@ -77,7 +76,6 @@ static void record_value(const struct reader *r, const struct frame *f) {
 
         if (r->review == NULL || !pb_field_is_repeated(f->field))
                 return;
-        strbuf_init(&path, 0);
         put_path(r, r->depth + 1, &path);
         if (!path.overflowed)
                 pb_text_review_place(r->review, strbuf_str(&path),
@@ -91,7 +89,6 @@ static void doubt(struct reader *r, const ProtobufCFieldDescriptor *field,
         const ProtobufCMessage *message = top(r)->message;
         AUTO_STRBUF             path = { 0 };
 
-        strbuf_init(&path, 0);
         put_path(r, r->depth, &path);
         if (field != NULL)
                 pb_path_put(&path, field->name);

@@ -89,7 +89,6 @@ struct error *pb_lexer_expected(const struct pb_lexer *l, const char *format, ..
         AUTO_CHARS  what = NULL;
         va_list     args;
 
-        strbuf_init(&shown, 0);
         va_start(args, format);
         if (vasprintf(&what, format, args) < 0)
                 what = NULL;

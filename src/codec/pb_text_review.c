@@ -3,8 +3,6 @@
 
 #include "base/mem.h"
 
-#include <string.h>
-
 #define ARENA_MAX_BYTES ((size_t)16 << 20)
 
 void pb_text_review_init(struct pb_text_review *rv,

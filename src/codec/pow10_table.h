@@ -4,7 +4,7 @@
  * Entry q - POW10_MIN holds the 128 upper bits of 10^q, rounded up: the smallest integer that is
  * not below 10^q * 2^(127 - floor(log2(10^q))). So the top bit of `hi` is always set. Entries are
  * exact for 0 <= q <= 55 and only there; `lo` of the others is never zero, so that subtracting one
- * from `lo` gives the power rounded down.
+ * from `lo` gives the power rounded down. tools/make_pow10.py writes the tables when the program is built.
  *
  * Threads.  Constants.
  */

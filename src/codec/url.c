@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/url.h"
 
+#include <string.h>
+
 static int hex_value(char c) {
         if (c >= '0' && c <= '9')
                 return c - '0';
@@ -20,7 +22,7 @@ static bool decoded_length(struct str s, size_t *ret_len) {
         for (size_t i = 0; i < s.len; i++, len++) {
                 if (s.ptr[i] != '%')
                         continue;
-                if (!is_escape(str_range(s.ptr + i, s.len - i)))
+                if (!is_escape(str_skip(s, i)))
                         return false;
                 i += 2;
         }
@@ -64,6 +66,19 @@ void url_encode(struct str in, bool keeps_slash, struct strbuf *out) {
                         strbuf_putc(out, in.ptr[i]);
                 else
                         strbuf_put(out, escape, sizeof(escape));
+        }
+}
+
+void url_put_name(struct str name, struct strbuf *out) {
+        const char *escaped = str_is_plain(name) ? "#?/" : "#?/%";
+
+        for (size_t i = 0; i < name.len; i++) {
+                unsigned char b = (unsigned char)name.ptr[i];
+
+                if (b > ' ' && b < 0x7f && strchr(escaped, b) == NULL)
+                        strbuf_putc(out, (char)b);
+                else
+                        strbuf_printf(out, "%%%02X", b);
         }
 }
 

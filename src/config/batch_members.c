@@ -29,15 +29,13 @@ struct short_list {
 static struct error *read_list(const struct model_config *c, const char *key, uint32_t otherwise,
                                uint64_t limit, struct short_list *ret) {
         const char *text = model_config_find_parameter(c, key);
-        struct str  rest = str_of(text), item;
 
         ret->n = 0;
         if (text == NULL)
                 ret->items[ret->n++] = otherwise;
-        while (rest.ptr != NULL) {
+        STR_FOR_EACH(str_of(text), '&', item) {
                 uint64_t number;
 
-                rest = str_split(rest, '&', &item);
                 if (ret->n == MAX_SHORT_GROUPS)
                         return error_new(ERR_INVALID_ARG, "parameter '%s' has more than %d members",
                                          key, MAX_SHORT_GROUPS);
@@ -143,14 +141,11 @@ typedef struct error *(*put_fn)(const struct model_config *c, struct batch_membe
 static struct error *put_each(const struct model_config *c, const char *key, const char *what,
                               put_fn put, struct batch_members *m) {
         const char *text = model_config_find_parameter(c, key);
-        struct str  rest = str_of(text);
 
-        while (rest.ptr != NULL) {
+        STR_FOR_EACH(str_of(text), ',', entry) {
+                struct str           name, value = str_split(str_trim(entry), ':', &name);
                 struct batch_member *member;
-                struct str           entry, name, value;
 
-                rest = str_split(rest, ',', &entry);
-                value = str_split(str_trim(entry), ':', &name);
                 if (value.ptr == NULL)
                         return error_new(ERR_INVALID_ARG,
                                          "parameter '%s' must be entries <group>:%s with ',' "

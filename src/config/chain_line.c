@@ -212,8 +212,6 @@ static void list_tensors(const struct model_io *tensors, uint32_t n, struct strb
 static struct error *no_match(const struct chain_end *from, const struct chain_end *to) {
         AUTO_STRBUF outputs = { 0 }, inputs = { 0 };
 
-        strbuf_init(&outputs, 0);
-        strbuf_init(&inputs, 0);
         list_tensors(from->io->outputs, from->io->n_outputs, &outputs);
         list_tensors(to->io->inputs, to->io->n_inputs, &inputs);
         TRY(strbuf_check(&outputs, "the text of an error"));
@@ -283,8 +281,6 @@ static struct error *check_link(const struct chain_end *from, const struct chain
         }
         if (gives != takes && (gives ? is_first_dim(out, in) : is_first_dim(in, out)))
                 return NULL;
-        strbuf_init(&left, 0);
-        strbuf_init(&right, 0);
         print_shape(out, gives, &left);
         print_shape(in, takes, &right);
         TRY(strbuf_check(&left, "the text of an error"));

@@ -586,7 +586,6 @@ static struct error *unusable_gpu(const Inference__ModelConfig        *pb,
                                   const struct config_devices *devices) {
         AUTO_STRBUF list = { 0 };
 
-        strbuf_init(&list, 0);
         for (size_t i = 0; i < devices->n_gpus; i++)
                 strbuf_printf(&list, i == 0 ? "%d" : ", %d", (int)devices->gpus[i]);
         TRY(strbuf_check(&list, "the list of GPUs"));

@@ -63,7 +63,6 @@ static void print_model(const struct models_check *c, const struct inferred *i, 
 static void print_full(const struct inferred *i, struct strbuf *to) {
         AUTO_STRBUF dims = { 0 };
 
-        strbuf_init(&dims, 0);
         shape_print(i->dims, i->n_dims, &dims);
         strbuf_spoil(to, &dims);
         if (!i->has_batch)
@@ -77,7 +76,6 @@ static struct error *disagree(const struct models_check *c, uint32_t tensor, con
         bool        is_shape = a->type == b->type;
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         strbuf_printf(&text,
                       "in ensemble %s, ensemble tensor %s: inconsistent %s: ", c->graph->pb->name,
                       c->graph->tensors[tensor].name, what);

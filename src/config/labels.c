@@ -70,12 +70,11 @@ static struct error *open_labels(const struct model_config *c, const Inference__
 
 static struct error *read_set(const struct model_config *c, const Inference__ModelOutput *output,
                               const char *model_directory, struct label_set *set) {
-        AUTO_STRBUF   text = { 0 };
+        AUTO_STRBUF   text = { .max = LABEL_FILE_MAX_BYTES };
         struct error *err;
         size_t        len;
         int           fd;
 
-        strbuf_init(&text, LABEL_FILE_MAX_BYTES);
         TRY(open_labels(c, output, model_directory, &fd));
         err = file_read_fd(fd, output->label_filename, LABEL_FILE_MAX_BYTES, &text);
         close(fd);

@@ -55,7 +55,6 @@ static struct error *compile_io(struct arena *a, const struct io_source *from,
         if (bytes == SHAPE_OVERFLOW || bytes == SHAPE_BYTES_OVERFLOW)
                 return error_new(ERR_INVALID_ARG, "tensor '%s' has more bytes than can be counted",
                                  from->name);
-        io->fixed_bytes = bytes > 0 ? (uint64_t)bytes : 0;
         return NULL;
 }
 

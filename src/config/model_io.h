@@ -27,9 +27,8 @@ struct model_io {
         enum data_type type;
         uint32_t       n_dims;
         uint32_t       n_reshape;
-        const int64_t *dims;        /* in arena; without the batch dimension, -1 = any */
-        const int64_t *reshape;     /* in arena; the backend's view, NULL when !has_reshape */
-        uint64_t       fixed_bytes; /* of one batch element; 0 when variable or BYTES */
+        const int64_t *dims;    /* in arena; without the batch dimension, -1 = any */
+        const int64_t *reshape; /* in arena; the backend's view, NULL when !has_reshape */
         bool           has_reshape;
         bool           is_optional; /* inputs: requests may leave it out */
         bool           is_ragged;   /* inputs: allow_ragged_batch */

@@ -95,11 +95,10 @@ static struct error *check_content(const config_initial *initial, struct state_s
 static struct error *read_initial(const config_initial *initial, const char *model_directory,
                                   struct state_specs *p, struct state_spec *spec) {
         AUTO_CHARS    directory = path_join(model_directory, "initial_state");
-        AUTO_STRBUF   content = { 0 };
+        AUTO_STRBUF   content = { .max = STATE_FILE_MAX_BYTES };
         struct error *err;
         int           fd;
 
-        strbuf_init(&content, STATE_FILE_MAX_BYTES);
         TRY(error_wrap(file_open_beneath(directory, initial->data_file, &fd),
                        "failed to open the initial state '%s' of state '%s'", initial->data_file,
                        spec->input_name));

@@ -26,10 +26,7 @@ static void add_warning(struct version_scan *s, char *text) {
                 free(text);
                 return;
         }
-        if (s->n_warnings == s->cap_warnings) {
-                s->cap_warnings = MAX(2 * s->cap_warnings, 4);
-                s->warnings = mem_realloc(s->warnings, s->cap_warnings * sizeof(*s->warnings));
-        }
+        s->warnings = mem_grow(s->warnings, s->n_warnings, sizeof(*s->warnings));
         s->warnings[s->n_warnings++] = text;
 }
 
@@ -60,10 +57,7 @@ static void add_version(struct version_scan *s, int64_t version) {
 
         if (has_version(s, version))
                 return;
-        if (s->n_versions == s->cap_versions) {
-                s->cap_versions = MAX(2 * s->cap_versions, 4);
-                s->versions = mem_realloc(s->versions, s->cap_versions * sizeof(*s->versions));
-        }
+        s->versions = mem_grow(s->versions, s->n_versions, sizeof(*s->versions));
         memmove(s->versions + at + 1, s->versions + at,
                 (s->n_versions - at) * sizeof(*s->versions));
         s->versions[at] = version;

@@ -18,10 +18,8 @@
 struct version_scan {
         int64_t *versions; /* owned; ascending, each once */
         size_t   n_versions;
-        size_t   cap_versions;
         char   **warnings; /* owned, as is each of them: the caller logs them */
         size_t   n_warnings;
-        size_t   cap_warnings;
 };
 
 void version_scan_init(struct version_scan *s);

@@ -7,11 +7,10 @@
 #include <string.h>
 
 struct error *message_new_parsed(struct str json, struct message **ret) {
-        struct json_reader reader;
+        struct json_reader reader = json_reader_of(json);
         struct message    *m;
         size_t             total;
 
-        json_reader_init(&reader, json);
         json_skip(&reader);
         json_read_end(&reader);
         if (json_failed(&reader))

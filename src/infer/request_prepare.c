@@ -8,8 +8,6 @@
 #include "infer/request.h"
 #include "infer/request_strings.h"
 
-#include <string.h>
-
 #define BATCH_NOTE                                                                                 \
         "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension "  \
         "to be prepended to each input shape. If you want to specify the full shape including "    \
@@ -81,8 +79,6 @@ static COLD struct error *wrong_input_count(const struct request *req) {
         AUTO_STRBUF                got = { 0 };
         AUTO_STRBUF                missing = { 0 };
 
-        strbuf_init(&got, 0);
-        strbuf_init(&missing, 0);
         for (struct request_input *in = req->first_input; in != NULL; in = in->next)
                 strbuf_printf(&got, "%s'%s'", got.len > 0 ? "," : "", in->name);
         list_missing(req, &missing);
@@ -237,13 +233,10 @@ static COLD struct error *wrong_shape(const struct request *req, const struct re
         AUTO_STRBUF expected = { 0 };
         AUTO_STRBUF got = { 0 };
 
-        strbuf_init(&expected, 0);
-        strbuf_init(&got, 0);
         shape_print(in->io->dims, in->io->n_dims, &expected);
         if (is_batched) {
-                struct strbuf with_batch;
+                struct strbuf with_batch = { 0 };
 
-                strbuf_init(&with_batch, 0);
                 strbuf_puts(&with_batch, in->io->n_dims > 0 ? "[-1," : "[-1");
                 if (expected.len > 0) /* skips the opening bracket; empty when memory was short */
                         strbuf_puts(&with_batch, strbuf_cstr(&expected) + 1);
@@ -290,7 +283,6 @@ static struct error *check_shape(struct request *req, struct request_input *in) 
                         continue;
                 AUTO_STRBUF got = { 0 };
 
-                strbuf_init(&got, 0);
                 shape_print(in->given_shape, in->n_given_dims, &got);
                 TRY(strbuf_check(&got, "the text of an error"));
                 return request_error(req, ERR_INVALID_ARG,

@@ -5,8 +5,6 @@
 #include "infer/model.h"
 #include "infer/request.h"
 
-#include <string.h>
-
 #define LENGTH_BYTES 4
 
 /* Position of a walk over the elements. */

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "config/labels.h"
-#include "config/shape.h"
 #include "gpu/gpu.h"
 #include "infer/model.h"
 #include "infer/output_shape.h"

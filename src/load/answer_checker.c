@@ -30,7 +30,7 @@ static bool compare_rows(const struct comparison *c, size_t output, struct str b
                 wanted = e->outputs[output].bytes;
                 if (bytes.len < wanted.len || !str_equal(str_range(bytes.ptr, wanted.len), wanted))
                         return false;
-                bytes = str_range(bytes.ptr + wanted.len, bytes.len - wanted.len);
+                bytes = str_skip(bytes, wanted.len);
         }
         return bytes.len == 0;
 }
@@ -47,11 +47,10 @@ static void compare_output(struct comparison *c, struct str name, struct str byt
 
 /* Values are after the JSON, in the order of the outputs. */
 static void compare_http(struct comparison *c, const struct answer *a) {
-        struct str       json = str_range(a->text.ptr, MIN(a->header_length, a->text.len)), output;
-        struct str       left = str_range(a->text.ptr + json.len, a->text.len - json.len), name;
-        struct json_list list;
+        struct str json = str_range(a->text.ptr, MIN(a->header_length, a->text.len));
+        struct str left = str_skip(a->text, json.len), name;
 
-        for (json_list_init(&list, json_find(json, "outputs")); json_list_next(&list, &output);) {
+        JSON_FOR_EACH(json_find(json, "outputs"), output) {
                 uint64_t n = json_find_count(output, "parameters.binary_data_size");
 
                 name = json_find(output, "name");
@@ -61,7 +60,7 @@ static void compare_http(struct comparison *c, const struct answer *a) {
                 }
                 compare_output(c, str_range(name.ptr + 1, name.len - 2),
                                str_range(left.ptr, (size_t)n));
-                left = str_range(left.ptr + n, left.len - (size_t)n);
+                left = str_skip(left, (size_t)n);
         }
 }
 

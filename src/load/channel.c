@@ -5,15 +5,12 @@
 #include "base/mem.h"
 #include "load/channel_private.h"
 
-#include <string.h>
-
 #define MAX_MESSAGE ((size_t)1 << 30)
 
 void call_init(struct call *c, const struct call_ops *ops) {
-        memset(c, 0, sizeof(*c));
-        c->ops = ops;
-        strbuf_init(&c->gathered, MAX_MESSAGE);
-        strbuf_init(&c->reason, (size_t)8 << 10);
+        *c = (struct call){ .ops = ops,
+                            .gathered.max = MAX_MESSAGE,
+                            .reason.max = (size_t)8 << 10 };
 }
 
 void call_done(struct call *c) {
@@ -213,7 +210,6 @@ struct channel *channel_open(struct channel_shard *shard) {
         ch->protocol = shard->target->protocol == TARGET_HTTP ? &channel_http : &channel_grpc;
         ch->waiting_end = &ch->waiting;
         ch->retry.run = on_retry;
-        strbuf_init(&ch->sending, 0);
         return ch;
 }
 

@@ -3,11 +3,8 @@
  *
  * The frames of all calls of a round are gathered and sent together at its end. */
 #include "base/clock.h"
-#include "base/mem.h"
 #include "load/channel_private.h"
 #include "load/grpc_answer.h"
-
-#include <string.h>
 
 #define PREFIX_BYTES 5
 /* What is gathered before a write is begun at once, without waiting for the end of the round. */
@@ -172,7 +169,7 @@ static void on_stream_data(struct call *c, struct str in) {
                     in.len - PREFIX_BYTES >= announced(in.ptr)) {
                         n = (size_t)announced(in.ptr);
                         on_message(c, str_range(in.ptr + PREFIX_BYTES, n));
-                        in = str_range(in.ptr + PREFIX_BYTES + n, in.len - PREFIX_BYTES - n);
+                        in = str_skip(in, PREFIX_BYTES + n);
                         continue;
                 }
                 n = c->gathered.len < PREFIX_BYTES
@@ -180,7 +177,7 @@ static void on_stream_data(struct call *c, struct str in) {
                             : (size_t)announced(c->gathered.ptr) + PREFIX_BYTES - c->gathered.len;
                 n = MIN(n, in.len);
                 strbuf_put(&c->gathered, in.ptr, n);
-                in = str_range(in.ptr + n, in.len - n);
+                in = str_skip(in, n);
                 if (c->gathered.overflowed)
                         return;
                 if (c->gathered.len >= PREFIX_BYTES &&

@@ -4,8 +4,6 @@
 #include "codec/json_find.h"
 #include "load/channel_private.h"
 
-#include <string.h>
-
 static void on_open(struct channel *ch) {
         http_response_init(&ch->response);
 }
@@ -76,7 +74,7 @@ static struct str event_json(struct str event) {
 
         if (event.len < skipped || memcmp(event.ptr, "data:", skipped) != 0)
                 return (struct str){ 0 };
-        return str_trim(str_range(event.ptr + skipped, event.len - skipped));
+        return str_trim(str_skip(event, skipped));
 }
 
 static bool has_error(struct str json) {

@@ -118,9 +118,6 @@ struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns) {
         c->mail.deliver = on_order;
         mutex_init(&c->lock, LOCK_LEAF);
         cond_init(&c->changed);
-        strbuf_init(&c->head, 0);
-        strbuf_init(&c->text, 0);
-        strbuf_init(&c->answer, 0);
         call_init(&c->call, &call_ops);
         run_order(c, order_open);
         return c;
@@ -152,49 +149,36 @@ static void put_model_path(const struct control_subject *s, const char *tail, st
 
 static void put_region(const struct control_subject *s, struct strbuf *out) {
         AUTO_CHARS         key = mem_printf("/%s", s->region);
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
-        json_key(&w, "key");
-        json_put_string(&w, key);
-        json_key(&w, "offset");
-        json_put_u64(&w, 0);
-        json_key(&w, "byte_size");
-        json_put_u64(&w, s->region_bytes);
+        json_member_string(&w, "key", key);
+        json_member_u64(&w, "offset", 0);
+        json_member_u64(&w, "byte_size", s->region_bytes);
         json_end_object(&w);
 }
 
 static void put_cuda_region(const struct control_subject *s, struct strbuf *out) {
         AUTO_STRBUF        handle = { 0 };
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        strbuf_init(&handle, 0);
         base64_encode(s->handle, &handle);
-        json_writer_init(&w, out);
         json_begin_object(&w);
-        json_key(&w, "raw_handle");
-        json_begin_object(&w);
-        json_key(&w, "b64");
-        json_put_string(&w, strbuf_cstr(&handle));
+        json_member_object(&w, "raw_handle");
+        json_member_string(&w, "b64", strbuf_cstr(&handle));
         json_end_object(&w);
-        json_key(&w, "device_id");
-        json_put_u64(&w, (uint64_t)s->device);
-        json_key(&w, "byte_size");
-        json_put_u64(&w, s->region_bytes);
+        json_member_u64(&w, "device_id", (uint64_t)s->device);
+        json_member_u64(&w, "byte_size", s->region_bytes);
         json_end_object(&w);
 }
 
 /* {"parameters":{"config":"..."}} */
 static void put_load(const struct control_subject *s, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
-        json_key(&w, "parameters");
-        json_begin_object(&w);
-        json_key(&w, "config");
-        json_put_str(&w, s->config);
+        json_member_object(&w, "parameters");
+        json_member_str(&w, "config", s->config);
         json_end_object(&w);
         json_end_object(&w);
 }
@@ -203,9 +187,6 @@ static void make_http(struct control *c, enum control_question q, const struct c
         AUTO_STRBUF       path = { 0 }, body = { 0 }, model_path = { 0 };
         struct wire_parts parts = { .method = "GET" };
 
-        strbuf_init(&model_path, 0);
-        strbuf_init(&path, 0);
-        strbuf_init(&body, 0);
         switch (q) {
         case CONTROL_METADATA: put_model_path(s, "", &path); break;
         case CONTROL_CONFIG: put_model_path(s, "/config", &path); break;

@@ -38,7 +38,7 @@ static struct str gauge_of(struct str line) {
 
         if (!str_starts(line, start))
                 return (struct str){ 0 };
-        kind = str_split(str_range(line.ptr + start.len, line.len - start.len), ' ', &name);
+        kind = str_split(str_skip(line, start.len), ' ', &name);
         return str_is(str_trim(kind), "gauge") ? name : (struct str){ 0 };
 }
 
@@ -61,10 +61,9 @@ static void read_sample(struct gauge_means *g, struct str gauge, struct str line
 }
 
 void gauge_means_add(struct gauge_means *g, struct str page) {
-        struct str gauge = { 0 }, line;
+        struct str gauge = { 0 };
 
-        while (page.ptr != NULL && page.len > 0) {
-                page = str_split(page, '\n', &line);
+        STR_FOR_EACH(page, '\n', line) {
                 if (line.len > 0 && line.ptr[0] == '#') {
                         if (str_starts(line, STR_LIT("# TYPE ")))
                                 gauge = gauge_of(line);

@@ -79,7 +79,6 @@ struct error *grpc_message_print(enum control_question q, struct str message, st
         if (m == NULL)
                 return error_new(ERR_UNAVAILABLE, "the answer of %s cannot be decoded",
                                  questions[q].method);
-        strbuf_init(&text, 0);
         pb_json_print(m, &options, &text);
         protobuf_c_message_free_unpacked(m, NULL);
         json = strbuf_str(&text);

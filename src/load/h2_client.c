@@ -100,10 +100,9 @@ bool h2_client_init(struct h2_client *c, const struct h2_client_ops *ops) {
                                  .max_open = UINT32_MAX,
                                  .window = INITIAL_WINDOW,
                                  .initial_window = INITIAL_WINDOW,
-                                 .max_frame = MAX_FRAME_IN };
-        strbuf_init(&c->out, 0);
-        strbuf_init(&c->in, FRAME_HEAD + MAX_FRAME_IN);
-        strbuf_init(&c->block, H2_CLIENT_MAX_BLOCK);
+                                 .max_frame = MAX_FRAME_IN,
+                                 .in.max = FRAME_HEAD + MAX_FRAME_IN,
+                                 .block.max = H2_CLIENT_MAX_BLOCK };
         STRBUF_PUT_LIT(&c->out, PREFACE);
         put_frame_head(c, 12, FRAME_SETTINGS, 0, 0);
         put_setting(c, SETTING_ENABLE_PUSH, 0);
@@ -261,12 +260,12 @@ static bool strip(struct frame *f) {
                 if (f->payload.len == 0)
                         return false;
                 pad = (unsigned char)f->payload.ptr[0];
-                f->payload = str_range(f->payload.ptr + 1, f->payload.len - 1);
+                f->payload = str_skip(f->payload, 1);
         }
         if (f->kind == FRAME_HEADERS && (f->flags & FLAG_PRIORITY) != 0) {
                 if (f->payload.len < 5)
                         return false;
-                f->payload = str_range(f->payload.ptr + 5, f->payload.len - 5);
+                f->payload = str_skip(f->payload, 5);
         }
         if (pad > f->payload.len)
                 return false;
@@ -518,7 +517,7 @@ bool h2_client_read(struct h2_client *c, struct str in) {
                                 c, "what came is no HTTP/2, or a frame is longer than 16 KiB");
                 if (!read_frame(c, in.ptr, bytes))
                         return false;
-                in = str_range(in.ptr + bytes, in.len - bytes);
+                in = str_skip(in, bytes);
         }
         return c->wrong == NULL;
 }

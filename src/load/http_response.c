@@ -6,9 +6,9 @@
 #include <string.h>
 
 void http_response_init(struct http_response *r) {
-        *r = (struct http_response){ .state = HTTP_RESPONSE_HEAD };
-        strbuf_init(&r->line, HTTP_RESPONSE_MAX_HEAD);
-        strbuf_init(&r->whole, HTTP_RESPONSE_MAX_BODY);
+        *r = (struct http_response){ .state = HTTP_RESPONSE_HEAD,
+                                     .line.max = HTTP_RESPONSE_MAX_HEAD,
+                                     .whole.max = HTTP_RESPONSE_MAX_BODY };
 }
 
 void http_response_done(struct http_response *r) {
@@ -19,10 +19,6 @@ void http_response_done(struct http_response *r) {
 static enum http_response_result refuse_response(struct http_response *r, const char *wrong) {
         r->wrong = wrong;
         return HTTP_RESPONSE_BAD;
-}
-
-static struct str skip(struct str s, size_t n) {
-        return str_range(s.ptr + n, s.len - n);
 }
 
 /* ---- the head -------------------------------------------------------------------------------- */
@@ -110,14 +106,14 @@ static struct str take_until(struct http_response *r, struct str *in, struct str
                 end = memmem(in->ptr, in->len, mark.ptr, mark.len);
                 if (end != NULL) {
                         found = str_range(in->ptr, (size_t)(end - in->ptr) + mark.len);
-                        *in = skip(*in, found.len);
+                        *in = str_skip(*in, found.len);
                         return found;
                 }
         }
         /* Byte by byte: the mark may be cut, and this is rare. */
         while (in->len > 0 && !r->line.overflowed) {
                 strbuf_putc(&r->line, *in->ptr);
-                *in = skip(*in, 1);
+                *in = str_skip(*in, 1);
                 if (str_ends(strbuf_str(&r->line), mark)) {
                         found = strbuf_str(&r->line);
                         r->line.len = 0; /* the text stays until the next call */
@@ -172,7 +168,7 @@ static enum http_response_result step_body(struct http_response *r, struct str *
                 r->body = str_range(in->ptr, n);
         else
                 strbuf_put(&r->whole, in->ptr, n);
-        *in = skip(*in, n);
+        *in = str_skip(*in, n);
         r->left -= n;
         return r->left == 0 ? finish_response(r) : HTTP_RESPONSE_MORE;
 }
@@ -211,7 +207,7 @@ static enum http_response_result step_chunk(struct http_response *r, struct str 
         size_t n = (size_t)MIN(r->left, in->len);
 
         strbuf_put(&r->whole, in->ptr, n);
-        *in = skip(*in, n);
+        *in = str_skip(*in, n);
         r->left -= n;
         if (r->whole.overflowed)
                 return refuse_response(r, "the response is longer than 1 GiB");

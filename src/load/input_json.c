@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "load/input_json.h"
 
-#include "base/mem.h"
 #include "codec/base64.h"
 #include "codec/half_float.h"
 #include "codec/json_find.h"
@@ -110,11 +109,8 @@ static struct error *put_content(struct source *s, const struct load_tensor *t, 
 }
 
 static struct error *read_shape(struct str json, struct load_shape *ret) {
-        struct json_list list;
-        struct str       dim;
-
         ret->n = 0;
-        for (json_list_init(&list, json); json_list_next(&list, &dim);)
+        JSON_FOR_EACH(json, dim)
                 if (ret->n == LOAD_MAX_DIMS || !str_to_i64(dim, &ret->dims[ret->n++]))
                         return error_new_text(ERR_INVALID_ARG, "the shape is no array of numbers");
         return NULL;
@@ -140,10 +136,9 @@ static void infer_shape(const struct load_tensor *t, struct input_values *v) {
 static struct error *read_values(struct source *s, const struct load_tensor *t,
                                  const struct load_shape *shape, struct str json,
                                  struct input_values *v) {
-        AUTO_STRBUF bytes = { 0 };
+        AUTO_STRBUF bytes = { .max = MAX_VALUES };
         struct str  content = json_find(json, "content");
 
-        strbuf_init(&bytes, MAX_VALUES);
         v->shape = *shape;
         if (content.ptr != NULL)
                 TRY(put_content(s, t, content, &bytes));
@@ -161,10 +156,9 @@ static struct error *read_values(struct source *s, const struct load_tensor *t,
 /* ---- entries ----------------------------------------------------------------------------------- */
 
 static struct error *read_inputs(struct source *s, struct str json, struct input_entry *e) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(json);
         struct str         key;
 
-        json_reader_init(&r, json);
         for (json_enter_object(&r); json_next_key(&r, &s->scratch, &key);) {
                 const struct load_tensor *t = load_model_input(s->model, key);
                 struct str                value = json_skip(&r);
@@ -193,14 +187,13 @@ static struct error *read_entry(struct source *s, struct str json) {
 }
 
 static struct error *read_stream(struct source *s, struct str array) {
-        size_t           first = s->set->n_entries, k = 0;
-        struct json_list list;
-        struct str       item;
+        size_t first = s->set->n_entries, k = 0;
 
-        for (json_list_init(&list, array); json_list_next(&list, &item); k++) {
+        JSON_FOR_EACH(array, item) {
                 if (item.ptr[0] != '{')
                         return error_new(ERR_INVALID_ARG, "[%zu] is no object", k);
                 TRY(error_prefix(read_entry(s, item), "[%zu].", k));
+                k++;
         }
         if (k > 0)
                 input_set_add_stream(s->set, (struct input_stream){ first, k });
@@ -208,11 +201,9 @@ static struct error *read_stream(struct source *s, struct str array) {
 }
 
 static struct error *read_data(struct source *s, struct str array) {
-        struct json_list list;
-        struct str       item;
-        size_t           k = 0;
+        size_t k = 0;
 
-        for (json_list_init(&list, array); json_list_next(&list, &item); k++) {
+        JSON_FOR_EACH(array, item) {
                 if (item.ptr[0] == '[')
                         TRY(error_prefix(read_stream(s, item), "data[%zu]", k));
                 else if (item.ptr[0] == '{')
@@ -220,6 +211,7 @@ static struct error *read_data(struct source *s, struct str array) {
                 else
                         return error_new(ERR_INVALID_ARG,
                                          "data[%zu] is neither an object nor an array", k);
+                k++;
         }
         return NULL;
 }
@@ -248,10 +240,7 @@ static struct error *read_expected(struct source *s, struct str json, struct inp
 
 /* Entries of sequences are counted one by one, as those of the data. */
 static struct error *read_validation(struct source *s, struct str array, size_t *at) {
-        struct json_list list;
-        struct str       item;
-
-        for (json_list_init(&list, array); json_list_next(&list, &item);) {
+        JSON_FOR_EACH(array, item) {
                 if (item.ptr[0] == '[') {
                         TRY(read_validation(s, item, at)); /* one level, as in the data */
                         continue;

@@ -24,10 +24,7 @@ struct error *input_set_add(struct input_set *s, const struct load_model *m,
                             struct input_entry **ret) {
         struct input_entry *e;
 
-        if (s->n_entries == s->cap_entries) {
-                s->cap_entries = s->cap_entries > 0 ? 2 * s->cap_entries : 16;
-                s->entries = mem_realloc(s->entries, s->cap_entries * sizeof(*s->entries));
-        }
+        s->entries = mem_grow(s->entries, s->n_entries, sizeof(*s->entries));
         e = &s->entries[s->n_entries];
         *e = (struct input_entry){
                 .inputs = arena_try_alloc(&s->arena, (m->n_inputs + 1) * sizeof(*e->inputs)),
@@ -41,10 +38,7 @@ struct error *input_set_add(struct input_set *s, const struct load_model *m,
 }
 
 void input_set_add_stream(struct input_set *s, struct input_stream stream) {
-        if (s->n_streams == s->cap_streams) {
-                s->cap_streams = s->cap_streams > 0 ? 2 * s->cap_streams : 16;
-                s->streams = mem_realloc(s->streams, s->cap_streams * sizeof(*s->streams));
-        }
+        s->streams = mem_grow(s->streams, s->n_streams, sizeof(*s->streams));
         s->streams[s->n_streams++] = stream;
 }
 
@@ -183,15 +177,13 @@ static struct error *make_entry(struct input_set *s, const struct load_model *m,
 
 /* A text file has an element of BYTES on each line. */
 static struct error *read_lines(struct input_set *s, struct str text, struct str *ret) {
-        AUTO_STRBUF out = { 0 };
-        struct str  line;
+        AUTO_STRBUF out = { .max = MAX_FILE };
 
-        strbuf_init(&out, MAX_FILE);
-        while (text.ptr != NULL && text.len > 0) {
-                uint32_t len;
+        if (str_ends(text, STR_LIT("\n")))
+                text.len--;
+        STR_FOR_EACH(text, '\n', line) {
+                uint32_t len = (uint32_t)line.len;
 
-                text = str_split(text, '\n', &line);
-                len = (uint32_t)line.len;
                 strbuf_put(&out, &len, sizeof(len));
                 strbuf_put(&out, line.ptr, line.len);
         }
@@ -202,9 +194,8 @@ static struct error *read_lines(struct input_set *s, struct str text, struct str
 
 static struct error *read_tensor_file(struct input_set *s, const struct load_tensor *t,
                                       const char *path, struct str *ret) {
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = MAX_FILE };
 
-        strbuf_init(&text, MAX_FILE);
         TRY(file_read(path, MAX_FILE, &text));
         if (t->element_bytes == 0)
                 return read_lines(s, strbuf_str(&text), ret);
@@ -229,7 +220,7 @@ bool input_count_elements(const struct load_tensor *t, struct str bytes, uint64_
                 memcpy(&len, bytes.ptr, sizeof(len));
                 if (len > bytes.len - sizeof(len))
                         return false;
-                bytes = str_range(bytes.ptr + sizeof(len) + len, bytes.len - sizeof(len) - len);
+                bytes = str_skip(bytes, sizeof(len) + len);
                 n++;
         }
         *ret = n;
@@ -298,9 +289,8 @@ struct error *input_set_expect(struct input_set *s, const struct load_model *m,
 
 static struct error *read_json_file(struct input_set *s, const struct load_model *m,
                                     const struct load_shape *shapes, const char *path) {
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = MAX_FILE };
 
-        strbuf_init(&text, MAX_FILE);
         TRY(file_read(path, MAX_FILE, &text));
         return error_wrap(input_json_read(s, m, shapes, strbuf_str(&text)), "%s", path);
 }

@@ -41,9 +41,9 @@ struct input_stream {
 struct input_set {
         struct arena         arena;
         struct input_entry  *entries; /* owned */
-        size_t               n_entries, cap_entries;
+        size_t               n_entries;
         struct input_stream *streams; /* owned; none: entries are used in turn by all sequences */
-        size_t               n_streams, cap_streams;
+        size_t               n_streams;
         bool                 has_validation;
 };
 

@@ -19,7 +19,7 @@ enum language_endpoint language_endpoint_find(struct str word) {
         struct str path = word;
 
         if (path.len > 0 && path.ptr[0] == '/')
-                path = str_range(path.ptr + 1, path.len - 1);
+                path = str_skip(path, 1);
         for (int i = LANGUAGE_NONE + 1; i < N_LANGUAGE_ENDPOINTS; i++)
                 if (str_is(word, endpoints[i].name) ||
                     (endpoints[i].path != NULL && str_is(path, endpoints[i].path + 1)))

@@ -79,14 +79,13 @@ static struct error *set_type(struct load_tensor *t, struct str name) {
 
 /* The shape of the metadata has the batch dimension in front when the model batches. */
 static struct error *set_shape(struct load_model *m, struct load_tensor *t, struct str shape) {
-        struct json_list list;
-        struct str       dim;
-        bool             skips = m->max_batch > 0;
+        bool skips = m->max_batch > 0;
 
-        for (json_list_init(&list, shape); json_list_next(&list, &dim); skips = false) {
+        JSON_FOR_EACH(shape, dim) {
                 if (skips)
-                        continue;
-                if (t->shape.n == LOAD_MAX_DIMS || !str_to_i64(dim, &t->shape.dims[t->shape.n++]))
+                        skips = false;
+                else if (t->shape.n == LOAD_MAX_DIMS ||
+                         !str_to_i64(dim, &t->shape.dims[t->shape.n++]))
                         return error_new(ERR_INVALID_ARG, "tensor '%s' has no shape", t->name);
         }
         return NULL;
@@ -94,24 +93,19 @@ static struct error *set_shape(struct load_model *m, struct load_tensor *t, stru
 
 static struct error *read_tensors(struct load_model *m, struct str array, struct load_tensor **ret,
                                   size_t *ret_n) {
-        struct json_list    list;
-        struct str          item;
-        struct load_tensor *tensors;
-        size_t              n = 0;
+        size_t              n = json_list_count(array);
+        struct load_tensor *t;
 
-        for (json_list_init(&list, array); json_list_next(&list, &item);)
-                n++;
         if (n > MAX_TENSORS)
                 return error_new_text(ERR_INVALID_ARG, "the model has too many tensors");
-        tensors = arena_zalloc(&m->arena, (n + 1) * sizeof(*tensors));
-        n = 0;
-        for (json_list_init(&list, array); json_list_next(&list, &item); n++) {
-                tensors[n].name = arena_str(&m->arena, json_find_text(item, "name", &m->arena));
-                TRY(set_type(&tensors[n], json_find_text(item, "datatype", &m->arena)));
-                TRY(set_shape(m, &tensors[n], json_find(item, "shape")));
-        }
-        *ret = tensors;
+        t = *ret = arena_zalloc(&m->arena, (n + 1) * sizeof(*t));
         *ret_n = n;
+        JSON_FOR_EACH(array, item) {
+                t->name = arena_str(&m->arena, json_find_text(item, "name", &m->arena));
+                TRY(set_type(t, json_find_text(item, "datatype", &m->arena)));
+                TRY(set_shape(m, t, json_find(item, "shape")));
+                t++;
+        }
         return NULL;
 }
 
@@ -134,10 +128,7 @@ const struct load_tensor *load_model_output(const struct load_model *m, struct s
 /* ---- the model --------------------------------------------------------------------------------- */
 
 static void read_optional(struct load_model *m, struct str config) {
-        struct json_list list;
-        struct str       item;
-
-        for (json_list_init(&list, json_find(config, "input")); json_list_next(&list, &item);) {
+        JSON_FOR_EACH(json_find(config, "input"), item) {
                 struct str          name = json_find_text(item, "name", &m->arena);
                 struct load_tensor *t = (struct load_tensor *)(uintptr_t)load_model_input(m, name);
 
@@ -158,15 +149,9 @@ static const char *step_version(struct load_model *m, struct str step) {
 }
 
 static void read_steps(struct load_model *m, struct str steps) {
-        struct json_list list;
-        struct str       item;
-        size_t           n = 0;
-
-        for (json_list_init(&list, steps); json_list_next(&list, &item);)
-                n++;
-        m->steps = arena_zalloc(&m->arena, (n + 1) * sizeof(*m->steps));
-        for (json_list_init(&list, steps); json_list_next(&list, &item); m->n_steps++)
-                m->steps[m->n_steps] = (struct load_step){
+        m->steps = arena_zalloc(&m->arena, (json_list_count(steps) + 1) * sizeof(*m->steps));
+        JSON_FOR_EACH(steps, item)
+                m->steps[m->n_steps++] = (struct load_step){
                         .model =
                                 arena_str(&m->arena, json_find_text(item, "model_name", &m->arena)),
                         .version = step_version(m, item),
@@ -204,11 +189,8 @@ static void read_config(struct load_model *m, struct str config) {
 }
 
 static void read_version(struct load_model *m, struct str versions) {
-        struct json_list list;
-        struct str       item;
-
         m->found_version = m->version != NULL ? m->version : "1";
-        for (json_list_init(&list, versions); json_list_next(&list, &item);)
+        JSON_FOR_EACH(versions, item)
                 if (m->version == NULL && item.len > 2)
                         m->found_version = arena_strndup(&m->arena, item.ptr + 1, item.len - 2);
 }

@@ -231,13 +231,6 @@ static struct error *check_word(const char *option, const char *value, const cha
         return error_new(ERR_INVALID_ARG, "--%s: unknown value '%s'", option, value);
 }
 
-/* The reference takes "gRPC" and "HTTP", too. */
-static void lower(char *word) {
-        for (; *word != '\0'; word++)
-                if (*word >= 'A' && *word <= 'Z')
-                        *word = (char)(*word + ('a' - 'A'));
-}
-
 static struct error *check_words(const struct load_values *v) {
         static const char *const protocols[] = { "http", "grpc", NULL };
         static const char *const formats[] = { "binary", "json", NULL };
@@ -265,27 +258,21 @@ static struct error *check_words(const struct load_values *v) {
 }
 
 static struct error *read_intervals(struct load_plan *p) {
-        AUTO_STRBUF text = { 0 };
-        struct str  left, line;
+        AUTO_STRBUF text = { .max = (size_t)64 << 20 };
         uint64_t    us, sum = 0;
-        size_t      cap = 0;
+        size_t      number = 0;
 
-        strbuf_init(&text, (size_t)64 << 20);
         TRY(error_wrap(file_read(p->v->intervals, (size_t)64 << 20, &text), "--request-intervals"));
-        left = strbuf_str(&text);
-        for (size_t number = 1; left.ptr != NULL && left.len > 0; number++) {
-                left = str_split(left, '\n', &line);
+        STR_FOR_EACH(strbuf_str(&text), '\n', line) {
+                number++;
                 if (str_trim(line).len == 0)
                         continue;
                 if (!str_to_u64(str_trim(line), &us) || us > UINT64_C(1000000000000))
                         return error_new(ERR_INVALID_ARG,
                                          "%s:%zu: '%.*s' is no number of microseconds",
                                          p->v->intervals, number, STR_ARG(line));
-                if (p->n_intervals == cap) {
-                        cap = cap > 0 ? 2 * cap : 64;
-                        p->intervals_ns =
-                                mem_realloc(p->intervals_ns, cap * sizeof(*p->intervals_ns));
-                }
+                p->intervals_ns =
+                        mem_grow(p->intervals_ns, p->n_intervals, sizeof(*p->intervals_ns));
                 p->intervals_ns[p->n_intervals++] = us * NS_PER_US;
                 sum += us;
         }
@@ -519,7 +506,7 @@ static struct error *read_limits(struct load_plan *p) {
 static struct error *read_plan(struct load_plan *p) {
         struct load_values *v = p->v;
 
-        lower(v->protocol);
+        str_lower(v->protocol); /* the reference takes "gRPC" and "HTTP", too */
         TRY(check_words(v));
         TRY(read_endpoint(p));
         TRY(check_numbers(v));
@@ -551,7 +538,6 @@ struct error *load_plan_read(struct load_values *v, struct load_plan *ret) {
         struct load_plan p = { .v = v };
         struct error    *err;
 
-        strbuf_init(&p.notes, 0);
         err = read_plan(&p);
         if (err != NULL) {
                 load_plan_done(&p);

@@ -45,7 +45,7 @@ struct load_regions *load_regions_new(const struct load_model *m, enum load_memo
                 a->regions[i].name =
                         mem_printf("neso_bench_%d_%s_%zu", (int)getpid(), is_input ? "in" : "out",
                                    is_input ? i : i - m->n_inputs);
-                strbuf_init(&a->regions[i].values, MAX_VALUES);
+                a->regions[i].values.max = MAX_VALUES;
                 a->regions[i].bytes = is_input ? 0 : output_bytes;
         }
         return a;
@@ -151,7 +151,6 @@ static struct error *ask_control(const struct load_regions *a, struct control *c
                 q = is_register ? CONTROL_REGISTER_CUDA : CONTROL_UNREGISTER_CUDA;
         else
                 q = is_register ? CONTROL_REGISTER : CONTROL_UNREGISTER;
-        strbuf_init(&answer, 0);
         return control_ask(c, q, &s, &answer);
 }
 

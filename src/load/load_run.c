@@ -118,7 +118,6 @@ static struct error *open_metrics(struct load_run *r) {
                                                    .target = &r->metrics_target,
                                                    .room = mem_alloc(CHANNEL_ROOM_BYTES) };
         r->metrics = control_open(&r->metrics_shard, CONTROL_NS);
-        strbuf_init(&page, 0);
         return error_wrap(control_ask(r->metrics, CONTROL_PAGE,
                                       &(struct control_subject){ .path = r->metrics_path }, &page),
                           "--collect-metrics");
@@ -133,7 +132,6 @@ static void collect_metrics(struct load_run *r) {
         if (r->metrics == NULL || r->gauges == NULL || clock_now_ns() < r->next_metrics_ns)
                 return;
         r->next_metrics_ns = clock_now_ns() + r->plan->v->metrics_ms * NS_PER_MS;
-        strbuf_init(&page, 0);
         err = control_ask(r->metrics, CONTROL_PAGE, &subject, &page);
         if (err == NULL)
                 gauge_means_add(r->gauges, strbuf_str(&page));
@@ -144,8 +142,6 @@ static struct error *read_model(struct load_run *r) {
                                            .version = r->plan->v->version };
         AUTO_STRBUF            metadata = { 0 }, config = { 0 };
 
-        strbuf_init(&metadata, 0);
-        strbuf_init(&config, 0);
         TRY(control_ask(r->control, CONTROL_METADATA, &subject, &metadata));
         TRY(control_ask(r->control, CONTROL_CONFIG, &subject, &config));
         TRY(load_model_read(subject.model, subject.version, strbuf_str(&metadata),
@@ -214,7 +210,6 @@ static struct error *look_for_stats(struct load_run *r) {
         AUTO_STRBUF            text = { 0 };
         AUTO_ERROR             err = NULL;
 
-        strbuf_init(&text, 0);
         err = control_ask(r->control, CONTROL_STATISTICS, &subject, &text);
         if (err == NULL)
                 err = server_stats_read(strbuf_str(&text), subject.model, NULL, &stats);
@@ -452,7 +447,6 @@ static struct error *take_snapshot(struct load_run *r, struct snapshot *s) {
         s->server_cpu_ns = r->server_pid > 0 ? local_server_cpu_ns(r->server_pid) : 0;
         if (!r->has_stats)
                 return NULL;
-        strbuf_init(&text, 0);
         TRY(control_ask(r->control, CONTROL_STATISTICS, &subject, &text));
         json = strbuf_str(&text);
         TRY(server_stats_read(json, r->model.name, r->model.version, &s->stats));

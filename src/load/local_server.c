@@ -16,19 +16,15 @@
 /* The inode of the socket that listens on the port, from a table of the kernel (proc_net_tcp(5)). */
 static uint64_t inode_in(const char *table, uint16_t port) {
         AUTO_STRBUF text = { 0 };
-        struct str  left, line;
+        AUTO_ERROR  err = file_read(table, MAX_TABLE, &text);
 
-        strbuf_init(&text, MAX_TABLE);
-        AUTO_ERROR err = file_read(table, MAX_TABLE, &text);
         if (err != NULL)
                 return 0;
-        for (left = strbuf_str(&text); left.ptr != NULL && left.len > 0;) {
+        STR_FOR_EACH(strbuf_str(&text), '\n', line) {
                 unsigned           local_port, state;
                 unsigned long long inode;
-                AUTO_CHARS         row = NULL;
+                AUTO_CHARS         row = mem_strndup(line.ptr, line.len);
 
-                left = str_split(left, '\n', &line);
-                row = mem_strndup(line.ptr, line.len);
                 if (sscanf(row, "%*d: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*s %*s %llu",
                            &local_port, &state, &inode) == 3 &&
                     local_port == port && state == 0x0a)
@@ -90,10 +86,9 @@ uint64_t local_server_cpu_ns(int pid) {
 /* The second number of statm: resident pages (proc_pid_statm(5)). */
 uint64_t local_server_resident(int pid) {
         AUTO_CHARS         path = mem_printf("/proc/%d/statm", pid);
-        AUTO_STRBUF        text = { 0 };
+        AUTO_STRBUF        text = { .max = 4096 };
         unsigned long long pages;
 
-        strbuf_init(&text, 4096);
         AUTO_ERROR err = file_read(path, 4096, &text);
         if (err != NULL || sscanf(strbuf_cstr(&text), "%*u %llu", &pages) != 1)
                 return 0;

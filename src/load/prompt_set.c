@@ -47,15 +47,10 @@ struct error *prompt_length_read(const char *option, const char *text, double *r
         return NULL;
 }
 
-/* Within (0, 1]. */
-static double next_unit(uint64_t *random) {
-        return ((double)(random_next(random) >> 11) + 1.0) / 9007199254740992.0; /* 2^53 */
-}
-
 /* Draws from the normal distribution (Box and Muller); returns at least 1. */
 static uint64_t next_length(const struct prompt_options *o, uint64_t *random) {
-        double radius = sqrt(-2.0 * log(next_unit(random)));
-        double length = o->tokens + o->deviation * radius * cos(2.0 * M_PI * next_unit(random));
+        double radius = sqrt(-2.0 * log(random_unit(random)));
+        double length = o->tokens + o->deviation * radius * cos(2.0 * M_PI * random_unit(random));
 
         return length < 1.0 ? 1 : (uint64_t)MIN(length + 0.5, (double)PROMPT_SET_MAX_TOKENS);
 }
@@ -74,11 +69,9 @@ static void put_words(uint64_t n, uint64_t *random, struct strbuf *out) {
 static struct error *make_words(const struct prompt_options *o, struct prompt_set *s) {
         size_t      n = (size_t)MIN(MAX(o->n_distinct, 1), (uint64_t)MAX_DISTINCT);
         uint64_t    random = random_state(o->seed);
-        AUTO_STRBUF prefix = { 0 }, one = { 0 };
+        AUTO_STRBUF prefix = { .max = PROMPT_SET_MAX_BYTES }, one = { .max = PROMPT_SET_MAX_BYTES };
         size_t      at = 0;
 
-        strbuf_init(&prefix, PROMPT_SET_MAX_BYTES);
-        strbuf_init(&one, PROMPT_SET_MAX_BYTES);
         put_words(o->n_prefix, &random, &prefix);
         s->items = mem_zalloc(n * sizeof(*s->items));
         for (s->n = 0; s->n < n; s->n++) {
@@ -101,13 +94,8 @@ static struct error *make_words(const struct prompt_options *o, struct prompt_se
 /* ---- a file ------------------------------------------------------------------------------------ */
 
 static struct error *read_lines(const char *path, struct prompt_set *s) {
-        struct str left, line;
-        size_t     cap = 0;
-
         TRY(error_wrap(file_read(path, PROMPT_SET_MAX_BYTES, &s->text), "--prompts"));
-        left = strbuf_str(&s->text);
-        while (left.ptr != NULL && left.len > 0) {
-                left = str_split(left, '\n', &line);
+        STR_FOR_EACH(strbuf_str(&s->text), '\n', line) {
                 while (line.len > 0 && line.ptr[line.len - 1] == '\r')
                         line.len--;
                 line = str_trim(line);
@@ -116,10 +104,7 @@ static struct error *read_lines(const char *path, struct prompt_set *s) {
                 if (!str_is_utf8(line))
                         return error_new(ERR_INVALID_ARG, "--prompts: prompt %zu of %s is no UTF-8",
                                          s->n + 1, path);
-                if (s->n == cap) {
-                        cap = cap > 0 ? 2 * cap : 64;
-                        s->items = mem_realloc(s->items, cap * sizeof(*s->items));
-                }
+                s->items = mem_grow(s->items, s->n, sizeof(*s->items));
                 s->items[s->n++] = line;
         }
         return s->n > 0 ? NULL : error_new(ERR_INVALID_ARG, "--prompts: %s has no prompt", path);
@@ -130,8 +115,7 @@ static struct error *read_lines(const char *path, struct prompt_set *s) {
 struct error *prompt_set_make(const struct prompt_options *o, struct prompt_set *ret) {
         struct error *err;
 
-        *ret = (struct prompt_set){ 0 };
-        strbuf_init(&ret->text, PROMPT_SET_MAX_BYTES);
+        *ret = (struct prompt_set){ .text.max = PROMPT_SET_MAX_BYTES };
         err = o->path != NULL ? read_lines(o->path, ret) : make_words(o, ret);
         if (err != NULL)
                 prompt_set_done(ret);

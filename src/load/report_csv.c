@@ -39,8 +39,7 @@ static int by_value(const void *a, const void *b) {
         return (x->value > y->value) - (x->value < y->value);
 }
 
-/* The results in the order of their loads. Owned by the caller. */
-static const struct load_result **sort(const struct load_results *s) {
+const struct load_result **report_sort(const struct load_results *s) {
         const struct load_result **items = mem_zalloc((s->n_items + 1) * sizeof(*items));
 
         for (size_t i = 0; i < s->n_items; i++)
@@ -97,7 +96,7 @@ static void put_row(const struct load_result *r, const struct load_model *m,
 
 void report_csv_put(const struct load_results *results, const struct load_model *m,
                     const struct load_plan *plan, struct strbuf *out) {
-        const struct load_result **items = sort(results);
+        const struct load_result **items = report_sort(results);
 
         strbuf_printf(out,
                       "%s,Inferences/Second%s,Client Send,Network+Server Send/Recv,Server Queue,"
@@ -115,7 +114,7 @@ void report_csv_put(const struct load_results *results, const struct load_model 
 
 void report_csv_put_step(const struct load_results *results, size_t step,
                          const struct load_plan *plan, struct strbuf *out) {
-        const struct load_result **items = sort(results);
+        const struct load_result **items = report_sort(results);
 
         strbuf_printf(out,
                       "%s,Inferences/Second,Server Queue,Server Compute Input,"

@@ -15,6 +15,9 @@ void report_csv_put(const struct load_results *results, const struct load_model 
 void report_csv_put_step(const struct load_results *results, size_t step,
                          const struct load_plan *plan, struct strbuf *out);
 
+/* The results in the order of their loads. Owned by the caller. */
+const struct load_result **report_sort(const struct load_results *s);
+
 /* Mean nanoseconds of a request's parts. */
 struct report_phases {
         double queue, input, infer, output, hit, miss;

@@ -24,17 +24,6 @@ static const char head[] =
         "svg .grid { stroke: #8884; }\n"
         "</style>\n</head>\n<body>\n";
 
-static void put_escaped(struct strbuf *out, const char *text) {
-        for (; *text != '\0'; text++)
-                switch (*text) {
-                case '<': strbuf_puts(out, "&lt;"); break;
-                case '>': strbuf_puts(out, "&gt;"); break;
-                case '&': strbuf_puts(out, "&amp;"); break;
-                case '"': strbuf_puts(out, "&quot;"); break;
-                default: strbuf_putc(out, *text);
-                }
-}
-
 static const char *load_noun(const struct load_plan *plan) {
         return plan->is_open ? "requests a second" : "requests under way";
 }
@@ -83,7 +72,7 @@ static void put_errors(const struct load_results *results, struct strbuf *out) {
                         strbuf_printf(out, "<p>load %g: %llu x %s: ", results->items[i].value,
                                       (unsigned long long)e->n,
                                       report_error_kind(e, kind, sizeof(kind)));
-                        put_escaped(out, e->text);
+                        svg_put_text(out, e->text);
                         strbuf_puts(out, "</p>\n");
                 }
 }
@@ -102,13 +91,6 @@ static struct columns columns_new(size_t n_columns, size_t n) {
 
 static double *column(const struct columns *c, size_t k) {
         return c->values + k * c->n;
-}
-
-static int by_value(const void *a, const void *b) {
-        const struct load_result *x = *(const struct load_result *const *)a;
-        const struct load_result *y = *(const struct load_result *const *)b;
-
-        return (x->value > y->value) - (x->value < y->value);
 }
 
 static const struct {
@@ -205,20 +187,19 @@ static void put_over_time(const struct load_results *results, struct strbuf *out
 
 void report_html_put(const struct load_results *results, const struct load_model *m,
                      const struct load_plan *plan, const struct target *t, struct strbuf *out) {
-        const struct load_result **items = mem_zalloc((results->n_items + 1) * sizeof(*items));
+        const struct load_result **items = report_sort(results);
         size_t                     n = 0;
 
         for (size_t i = 0; i < results->n_items; i++)
-                if (results->items[i].total->latency.n > 0)
-                        items[n++] = &results->items[i];
-        qsort(items, n, sizeof(*items), by_value);
+                if (items[i]->total->latency.n > 0)
+                        items[n++] = items[i];
         strbuf_puts(out, head);
         strbuf_puts(out, "<h1>Model ");
-        put_escaped(out, m->name);
+        svg_put_text(out, m->name);
         strbuf_puts(out, "</h1>\n<p>Version ");
-        put_escaped(out, m->found_version);
+        svg_put_text(out, m->found_version);
         strbuf_puts(out, " at ");
-        put_escaped(out, t->authority);
+        svg_put_text(out, t->authority);
         strbuf_printf(out, ", batches of %llu; neso %s</p>\n", (unsigned long long)plan->v->batch,
                       NESO_VERSION);
         put_table(results, plan, out);

@@ -13,8 +13,7 @@ static void put_request(struct json_writer *w, const struct load_model *m, const
         json_member_u64(w, "timestamp", record[0]);
         if (m->is_sequence)
                 json_member_u64(w, "sequence_id", record[1]);
-        json_key(w, "response_timestamps");
-        json_begin_array(w);
+        json_member_array(w, "response_timestamps");
         for (uint64_t i = 0; i < record[2]; i++)
                 json_put_u64(w, record[3 + i]);
         json_end_array(w);
@@ -24,19 +23,16 @@ static void put_request(struct json_writer *w, const struct load_model *m, const
 static void put_experiment(struct json_writer *w, const struct load_result *r,
                            const struct load_model *m, const struct load_plan *plan) {
         json_begin_object(w);
-        json_key(w, "experiment");
-        json_begin_object(w);
+        json_member_object(w, "experiment");
         json_member_string(w, "mode", plan->is_open ? "request_rate" : "concurrency");
         json_member_f64(w, "value", r->value);
         json_end_object(w);
-        json_key(w, "requests");
-        json_begin_array(w);
+        json_member_array(w, "requests");
         for (size_t i = 0; i < r->n_windows; i++)
                 for (size_t at = 0; at + 3 <= r->logs[i]->n_log; at += 3 + r->logs[i]->log[at + 2])
                         put_request(w, m, r->logs[i]->log + at);
         json_end_array(w);
-        json_key(w, "window_boundaries");
-        json_begin_array(w);
+        json_member_array(w, "window_boundaries");
         for (size_t i = 0; r->n_windows > 0 && i <= r->n_windows; i++)
                 json_put_u64(w, r->boundaries[i]);
         json_end_array(w);
@@ -46,12 +42,10 @@ static void put_experiment(struct json_writer *w, const struct load_result *r,
 void report_json_put_requests(const struct load_results *results, const struct load_model *m,
                               const struct load_plan *plan, const struct target *t,
                               struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
-        json_key(&w, "experiments");
-        json_begin_array(&w);
+        json_member_array(&w, "experiments");
         for (size_t i = 0; i < results->n_items; i++)
                 put_experiment(&w, &results->items[i], m, plan);
         json_end_array(&w);
@@ -74,8 +68,7 @@ static void put_times(struct json_writer *w, const char *key, const struct histo
                             { "p99", 99.0 },
                             { "p99.9", 99.9 } };
 
-        json_key(w, key);
-        json_begin_object(w);
+        json_member_object(w, key);
         json_member_u64(w, "n", h->n);
         json_member_f64(w, "mean", histogram_mean(h) / 1e3);
         json_member_f64(w, "deviation", histogram_deviation(h) / 1e3);
@@ -99,8 +92,7 @@ const char *report_error_kind(const struct tally_error *e, char *room, size_t ro
 static void put_errors(struct json_writer *w, const struct tally *t) {
         char kind[32];
 
-        json_key(w, "errors");
-        json_begin_array(w);
+        json_member_array(w, "errors");
         for (size_t i = 0; i < t->n_errors; i++) {
                 json_begin_object(w);
                 json_member_string(w, "kind", report_error_kind(&t->errors[i], kind, sizeof(kind)));
@@ -114,8 +106,7 @@ static void put_errors(struct json_writer *w, const struct tally *t) {
 static void put_server(struct json_writer *w, const char *key, const struct server_stats *s) {
         struct report_phases p = report_phases(s);
 
-        json_key(w, key);
-        json_begin_object(w);
+        json_member_object(w, key);
         json_member_u64(w, "inferences", s->n_inferences);
         json_member_u64(w, "executions", s->n_executions);
         json_member_f64(w, "queue", p.queue / 1e3);
@@ -129,8 +120,7 @@ static void put_gauges(struct json_writer *w, const struct gauge_means *g) {
         const struct map_entry *e;
         size_t                  at = 0;
 
-        json_key(w, "metrics");
-        json_begin_object(w);
+        json_member_object(w, "metrics");
         while ((e = map_next(&g->gauges, &at)) != NULL) {
                 const struct gauge_mean *m = e->value;
 
@@ -147,8 +137,7 @@ static void put_language(struct json_writer *w, const struct load_result *r,
                          const struct load_plan *plan) {
         const struct tally *t = r->total;
 
-        json_key(w, "language");
-        json_begin_object(w);
+        json_member_object(w, "language");
         json_member_string(w, "endpoint", language_endpoint_name(plan->endpoint));
         json_member_u64(w, "prompt_tokens", t->n_prompt_tokens);
         json_member_u64(w, "output_tokens", t->n_output_tokens);
@@ -190,43 +179,37 @@ static void put_load(struct json_writer *w, const struct load_result *r, const s
         put_errors(w, t);
         if (r->has_stats)
                 put_server(w, "server_us", &r->stats);
-        json_key(w, "steps_us");
-        json_begin_object(w);
+        json_member_object(w, "steps_us");
         for (size_t i = 0; r->steps != NULL && i < m->n_steps; i++)
                 put_server(w, m->steps[i].model, &r->steps[i]);
         json_end_object(w);
         if (plan->v->collects_metrics)
                 put_gauges(w, &r->gauges);
-        json_key(w, "is_stable");
-        json_put_bool(w, r->is_stable);
+        json_member_bool(w, "is_stable", r->is_stable);
         json_member_f64(w, "rate_spread_percent", r->rate_spread);
         json_member_f64(w, "latency_spread_percent", r->latency_spread);
         json_member_f64(w, "generator_cpu", r->cpu_share);
         json_member_f64(w, "server_cpu", r->server_cpu);
-        json_key(w, "is_generator_limit");
-        json_put_bool(w, r->is_generator_limit);
+        json_member_bool(w, "is_generator_limit", r->is_generator_limit);
         json_end_object(w);
 }
 
 void report_json_put(const struct load_results *results, const struct load_model *m,
                      const struct load_plan *plan, const struct target *t, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         json_member_string(&w, "model", m->name);
         json_member_string(&w, "version", m->found_version);
         json_member_string(&w, "endpoint", t->authority);
         json_member_u64(&w, "batch", plan->v->batch);
-        json_key(&w, "loads");
-        json_begin_array(&w);
+        json_member_array(&w, "loads");
         for (size_t i = 0; i < results->n_items; i++)
                 put_load(&w, &results->items[i], m, plan);
         json_end_array(&w);
         if (results->has_found)
                 json_member_f64(&w, "found", results->found);
-        json_key(&w, "is_interrupted");
-        json_put_bool(&w, results->is_interrupted);
+        json_member_bool(&w, "is_interrupted", results->is_interrupted);
         json_end_object(&w);
         strbuf_putc(out, '\n');
 }

@@ -24,8 +24,6 @@ static void put_part(struct strbuf *out, unsigned field, const struct shm_part *
 static void put_input(const struct request_input *in, struct strbuf *message) {
         AUTO_STRBUF tensor = { 0 }, shape = { 0 };
 
-        strbuf_init(&tensor, 0);
-        strbuf_init(&shape, 0);
         for (size_t i = 0; i < in->shape.n; i++)
                 wire_put_varint(&shape, (uint64_t)in->shape.dims[i]);
         wire_put_bytes_field(&tensor, INPUT_NAME, str_of(in->tensor->name));
@@ -41,7 +39,6 @@ static void put_outputs(const struct request_content *p, struct strbuf *message)
                 AUTO_STRBUF     tensor = { 0 };
                 struct shm_part part = load_regions_output(p->options->shm, i);
 
-                strbuf_init(&tensor, 0);
                 wire_put_bytes_field(&tensor, OUTPUT_NAME, str_of(p->model->outputs[i].name));
                 put_part(&tensor, OUTPUT_PARAMETERS, &part);
                 wire_put_bytes_field(message, REQUEST_OUTPUTS, strbuf_str(&tensor));

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests of HTTP (KServe v2 with the binary tensor extension). */
-#include "base/mem.h"
 #include "codec/data_types.h"
 #include "codec/json_writer.h"
 #include "load/request_private.h"
@@ -9,22 +8,17 @@
 #include <string.h>
 
 static void put_shape(struct json_writer *w, const struct load_shape *s) {
-        json_key(w, "shape");
-        json_begin_array(w);
+        json_member_array(w, "shape");
         for (size_t i = 0; i < s->n; i++)
                 json_put_i64(w, s->dims[i]);
         json_end_array(w);
 }
 
 static void put_part(struct json_writer *w, const struct shm_part *part) {
-        json_key(w, "parameters");
-        json_begin_object(w);
-        json_key(w, "shared_memory_region");
-        json_put_string(w, part->region);
-        json_key(w, "shared_memory_offset");
-        json_put_u64(w, part->offset);
-        json_key(w, "shared_memory_byte_size");
-        json_put_u64(w, part->bytes);
+        json_member_object(w, "parameters");
+        json_member_string(w, "shared_memory_region", part->region);
+        json_member_u64(w, "shared_memory_offset", part->offset);
+        json_member_u64(w, "shared_memory_byte_size", part->bytes);
         json_end_object(w);
 }
 
@@ -79,27 +73,22 @@ static struct error *put_values(struct json_writer *w, const struct request_inpu
 }
 
 static struct error *put_inputs(struct json_writer *w, const struct request_content *p) {
-        json_key(w, "inputs");
-        json_begin_array(w);
+        json_member_array(w, "inputs");
         for (size_t i = 0; i < p->n_inputs; i++) {
                 const struct request_input *in = &p->inputs[i];
 
                 json_begin_object(w);
-                json_key(w, "name");
-                json_put_string(w, in->tensor->name);
+                json_member_string(w, "name", in->tensor->name);
                 put_shape(w, &in->shape);
-                json_key(w, "datatype");
-                json_put_string(w, in->tensor->datatype);
+                json_member_string(w, "datatype", in->tensor->datatype);
                 if (in->part != NULL) {
                         put_part(w, in->part);
                 } else if (p->options->input_is_json) {
                         json_key(w, "data");
                         TRY(put_values(w, in));
                 } else {
-                        json_key(w, "parameters");
-                        json_begin_object(w);
-                        json_key(w, "binary_data_size");
-                        json_put_u64(w, in->bytes.len);
+                        json_member_object(w, "parameters");
+                        json_member_u64(w, "binary_data_size", in->bytes.len);
                         json_end_object(w);
                 }
                 json_end_object(w);
@@ -111,14 +100,12 @@ static struct error *put_inputs(struct json_writer *w, const struct request_cont
 static void put_outputs(struct json_writer *w, const struct request_content *p) {
         if (p->options->shm == NULL)
                 return;
-        json_key(w, "outputs");
-        json_begin_array(w);
+        json_member_array(w, "outputs");
         for (size_t i = 0; i < p->model->n_outputs; i++) {
                 struct shm_part part = load_regions_output(p->options->shm, i);
 
                 json_begin_object(w);
-                json_key(w, "name");
-                json_put_string(w, p->model->outputs[i].name);
+                json_member_string(w, "name", p->model->outputs[i].name);
                 put_part(w, &part);
                 json_end_object(w);
         }
@@ -137,16 +124,14 @@ void request_parameter_put(struct json_writer *w, const struct request_parameter
 
 /* The parameters come last: the gap for those of a sequence is before the two closing brackets. */
 static struct error *put_json(const struct request_content *p, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         TRY(put_inputs(&w, p));
         put_outputs(&w, p);
-        json_key(&w, "parameters");
-        json_begin_object(&w);
-        json_key(&w, "binary_data_output");
-        json_put_bool(&w, !p->options->output_is_json && p->options->shm == NULL);
+        json_member_object(&w, "parameters");
+        json_member_bool(&w, "binary_data_output",
+                         !p->options->output_is_json && p->options->shm == NULL);
         for (size_t i = 0; i < p->n_parameters; i++)
                 request_parameter_put(&w, &p->parameters[i]);
         return NULL;
@@ -158,8 +143,6 @@ struct error *request_http_make(const struct request_content *p, struct strbuf *
         struct wire_parts parts = { .method = "POST" };
         size_t            json_bytes;
 
-        strbuf_init(&json, 0);
-        strbuf_init(&path, 0);
         TRY(put_json(p, &json));
         wire_put_model_path(p->model->name, p->model->version, &path);
         strbuf_puts(&path, "/infer");
@@ -181,9 +164,8 @@ struct error *request_http_make(const struct request_content *p, struct strbuf *
 
 /* Members with the names of the inputs, and the parameters beside them (docs/generate.md). */
 static struct error *put_generate(const struct request_content *p, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         for (size_t i = 0; i < p->n_inputs; i++) {
                 json_key(&w, p->inputs[i].tensor->name);
@@ -196,17 +178,11 @@ static struct error *put_generate(const struct request_content *p, struct strbuf
 }
 
 struct error *request_http_make_generate(const struct request_content *p, struct strbuf *out) {
-        AUTO_STRBUF       json = { 0 }, path = { 0 };
-        struct wire_parts parts = { .method = "POST" };
+        AUTO_STRBUF json = { 0 }, path = { 0 };
 
-        strbuf_init(&json, 0);
-        strbuf_init(&path, 0);
         TRY(put_generate(p, &json));
         wire_put_model_path(p->model->name, p->model->version, &path);
         strbuf_puts(&path, "/generate_stream");
-        parts.path = strbuf_cstr(&path);
-        parts.body_bytes = json.len;
-        wire_put_http_head(p->target, &parts, out);
-        strbuf_put(out, json.ptr, json.len);
+        wire_put_post(p->target, strbuf_str(&path), strbuf_str(&json), out);
         return strbuf_check(out, "a request");
 }

@@ -18,8 +18,7 @@ struct maker {
 /* ---- the OpenAI API ---------------------------------------------------------------------------- */
 
 static void put_messages(struct json_writer *w, struct str prompt) {
-        json_key(w, "messages");
-        json_begin_array(w);
+        json_member_array(w, "messages");
         json_begin_object(w);
         json_member_string(w, "role", "user");
         json_member_str(w, "content", prompt);
@@ -35,8 +34,7 @@ static void put_input(const struct maker *k, struct json_writer *w, size_t first
                 json_member_str(w, "input", s->items[first]);
                 return;
         }
-        json_key(w, "input");
-        json_begin_array(w);
+        json_member_array(w, "input");
         for (uint64_t i = 0; i < k->o->batch; i++)
                 json_put_str(w, s->items[(first + i) % s->n]);
         json_end_array(w);
@@ -45,8 +43,7 @@ static void put_input(const struct maker *k, struct json_writer *w, size_t first
 static void put_stream(const struct maker *k, struct json_writer *w) {
         if (!k->o->is_whole) {
                 json_member_bool(w, "stream", true);
-                json_key(w, "stream_options");
-                json_begin_object(w);
+                json_member_object(w, "stream_options");
                 json_member_bool(w, "include_usage", true);
                 json_end_object(w);
         }
@@ -113,9 +110,8 @@ static struct error *put_generate(const struct maker *k, struct json_writer *w, 
 /* ---- a request --------------------------------------------------------------------------------- */
 
 static struct error *put_body(const struct maker *k, size_t first, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         if (k->o->endpoint == LANGUAGE_GENERATE)
                 TRY(put_generate(k, &w, first));
@@ -142,20 +138,12 @@ static struct error *make_one(struct maker *k, size_t first) {
         struct request_set *s = k->set;
         struct strbuf      *bytes = &s->texts[2 * s->n];
         AUTO_STRBUF         body = { 0 }, path = { 0 };
-        struct wire_parts   parts = { .method = "POST" };
 
-        strbuf_init(bytes, 0);
-        strbuf_init(&s->texts[2 * s->n + 1], 0);
         s->entries[s->n] = first;
         s->n++;
-        strbuf_init(&body, 0);
-        strbuf_init(&path, 0);
         TRY(put_body(k, first, &body));
         put_path(k, &path);
-        parts.path = strbuf_cstr(&path);
-        parts.body_bytes = body.len;
-        wire_put_http_head(k->o->target, &parts, bytes);
-        strbuf_put(bytes, body.ptr, body.len);
+        wire_put_post(k->o->target, strbuf_str(&path), strbuf_str(&body), bytes);
         s->messages[s->n - 1] = (struct wire_message){
                 .before = strbuf_str(bytes),
                 .is_events = !k->o->is_whole && k->o->endpoint != LANGUAGE_EMBEDDINGS,
@@ -191,7 +179,6 @@ struct error *request_set_make_language(const struct language_request_options *o
         ret->messages = mem_zalloc(n * sizeof(*ret->messages));
         ret->entries = mem_zalloc(n * sizeof(*ret->entries));
         ret->texts = mem_zalloc(2 * n * sizeof(*ret->texts));
-        strbuf_init(&ret->head, 0);
         k.parameters = mem_zalloc((o->n_parameters + 1) * sizeof(*k.parameters));
         err = make_all(&k, n);
         free(k.parameters);

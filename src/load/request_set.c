@@ -39,7 +39,7 @@ struct error *request_parameter_read(const char *text, struct request_parameter 
         if (rest.ptr == NULL || colon == 0 || p->name.len == 0 || p->name.len > MAX_NAME)
                 return wrong_parameter(text);
         p->text = str_range(rest.ptr, colon - 1);
-        type = str_range(rest.ptr + colon, rest.len - colon);
+        type = str_skip(rest, colon);
         if (STR_IS(type, "string")) {
                 p->kind = PARAMETER_TEXT;
         } else if (STR_IS(type, "int") || STR_IS(type, "uint")) {
@@ -175,8 +175,6 @@ static struct error *make_one(struct maker *k, size_t first) {
         struct strbuf       *before = &s->texts[2 * s->n], *after = &s->texts[2 * s->n + 1];
         const char          *compression = s->is_sequence ? NULL : k->plan.options->compression;
 
-        strbuf_init(before, 0);
-        strbuf_init(after, 0);
         s->entries[s->n] = first;
         s->n++;
         TRY(gather_inputs(k, first));
@@ -257,15 +255,12 @@ struct error *request_set_make(const struct target *t, const struct load_model *
         k.plan.parameters = mem_zalloc((o->n_parameters + 1) * sizeof(*k.plan.parameters));
         k.rows = mem_zalloc(n_inputs * sizeof(*k.rows));
         k.parts = mem_zalloc(n_inputs * sizeof(*k.parts));
-        for (size_t i = 0; i < m->n_inputs; i++)
-                strbuf_init(&k.rows[i], 0);
         *ret = (struct request_set){ .protocol = t->protocol,
                                      .is_sequence = m->is_sequence,
                                      .compression = m->is_sequence ? o->compression : NULL };
         ret->messages = mem_zalloc(n * sizeof(*ret->messages));
         ret->entries = mem_zalloc(n * sizeof(*ret->entries));
         ret->texts = mem_zalloc(2 * n * sizeof(*ret->texts));
-        strbuf_init(&ret->head, 0);
         if (t->protocol == TARGET_GRPC)
                 wire_put_grpc_head(t, o->is_stream ? "ModelStreamInfer" : "ModelInfer", &ret->head);
         if (o->compression != NULL)
@@ -301,9 +296,8 @@ static void patch_http(const struct request_step *step, struct call *c) {
 }
 
 static void patch_grpc(const struct request_step *step, struct call *c) {
-        AUTO_STRBUF fields = { 0 };
+        AUTO_STRBUF fields = { .max = sizeof(c->patch) };
 
-        strbuf_init(&fields, sizeof(c->patch));
         wire_put_int_parameter(&fields, 4, "sequence_id", (int64_t)step->id);
         if (step->is_start)
                 wire_put_bool_parameter(&fields, 4, "sequence_start", true);

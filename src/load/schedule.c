@@ -25,8 +25,7 @@ uint64_t random_next(uint64_t *state) {
         return x * UINT64_C(0x2545f4914f6cdd1d);
 }
 
-/* Within (0, 1]. */
-static double random_unit(uint64_t *state) {
+double random_unit(uint64_t *state) {
         return ((double)(random_next(state) >> 11) + 1.0) / 9007199254740992.0; /* 2^53 */
 }
 

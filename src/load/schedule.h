@@ -48,3 +48,4 @@ void schedule_advance(struct schedule *s);
 /* Random numbers for loads and inputs: xorshift64*. The state is never 0. */
 uint64_t random_state(uint64_t seed);
 uint64_t random_next(uint64_t *state);
+double   random_unit(uint64_t *state); /* within (0, 1] */

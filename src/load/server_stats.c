@@ -33,12 +33,9 @@ static bool is_text(struct str json, const char *path, const char *wanted) {
 
 struct error *server_stats_read(struct str json, const char *model, const char *version,
                                 struct server_stats *ret) {
-        struct json_list list;
-        struct str       item;
-
         TRY(error_wrap(json_check(json, JSON_OBJECT), "the server's statistics"));
         *ret = (struct server_stats){ 0 };
-        for (json_list_init(&list, json_find(json, "model_stats")); json_list_next(&list, &item);)
+        JSON_FOR_EACH(json_find(json, "model_stats"), item)
                 if (is_text(item, "name", model) &&
                     (version == NULL || is_text(item, "version", version)))
                         add_model(item, ret);

@@ -40,12 +40,13 @@ static double at_y(const struct frame *f, double y) {
         return HEIGHT - BOTTOM - (f->y_most > 0.0 ? y / f->y_most : 0.0) * (HEIGHT - TOP - BOTTOM);
 }
 
-static void put_text(struct strbuf *out, const char *text) {
+void svg_put_text(struct strbuf *out, const char *text) {
         for (; *text != '\0'; text++)
                 switch (*text) {
                 case '<': strbuf_puts(out, "&lt;"); break;
                 case '>': strbuf_puts(out, "&gt;"); break;
                 case '&': strbuf_puts(out, "&amp;"); break;
+                case '"': strbuf_puts(out, "&quot;"); break;
                 default: strbuf_putc(out, *text);
                 }
 }
@@ -53,7 +54,7 @@ static void put_text(struct strbuf *out, const char *text) {
 static void put_label(struct strbuf *out, double x, double y, const char *anchor,
                       const char *text) {
         strbuf_printf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
-        put_text(out, text);
+        svg_put_text(out, text);
         strbuf_puts(out, "</text>\n");
 }
 
@@ -95,11 +96,11 @@ static void put_legend(const struct svg_plot *p, struct strbuf *out) {
 
 static void begin(const struct svg_plot *p, struct strbuf *out) {
         strbuf_printf(out, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n<title>", WIDTH, HEIGHT);
-        put_text(out, p->title);
+        svg_put_text(out, p->title);
         strbuf_puts(out, "</title>\n");
         strbuf_printf(out, "<text class=\"title\" x=\"%.1f\" y=\"14\" text-anchor=\"middle\">",
                       WIDTH / 2);
-        put_text(out, p->title);
+        svg_put_text(out, p->title);
         strbuf_puts(out, "</text>\n");
 }
 
@@ -114,7 +115,7 @@ static void put_line(const struct svg_series *s, const struct frame *f, const ch
         for (size_t i = 0; i < s->n; i++) {
                 strbuf_printf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>",
                               at_x(f, s->x[i]), at_y(f, s->y[i]), colour);
-                put_text(out, s->name);
+                svg_put_text(out, s->name);
                 strbuf_printf(out, " %.4g at %g</title></circle>\n", s->y[i], s->x[i]);
         }
 }
@@ -157,7 +158,7 @@ static void put_bar(const struct svg_plot *p, const struct frame *f, size_t k, s
                               "fill=\"%s\"><title>",
                               middle - width / 2, at_y(f, below + value), width,
                               at_y(f, below) - at_y(f, below + value), colours[i]);
-                put_text(out, p->series[i].name);
+                svg_put_text(out, p->series[i].name);
                 strbuf_printf(out, " %.4g at %g</title></rect>\n", value, p->series[i].x[k]);
                 below += value;
         }

@@ -24,6 +24,8 @@ struct svg_plot {
         size_t                   n_series; /* at most SVG_PLOT_MAX_SERIES */
 };
 
+/* Escapes a text for HTML and SVG, also within a quoted attribute. */
+void svg_put_text(struct strbuf *out, const char *text);
 /* A line with marks for each series. Both axes begin at 0. */
 void svg_plot_put_lines(const struct svg_plot *p, struct strbuf *out);
 /* A bar for each x, of the values of all series one above the other; all series have the x of the first. */

@@ -27,12 +27,12 @@ static struct error *split_url(const char *url, struct str rest, const char *def
                 rest.len--;
         *ret_port = str_of(default_port);
         if (rest.len > 0 && rest.ptr[0] == '[') {
-                struct str after = str_split(str_range(rest.ptr + 1, rest.len - 1), ']', ret_host);
+                struct str after = str_split(str_skip(rest, 1), ']', ret_host);
 
                 if (after.ptr == NULL || (after.len > 0 && after.ptr[0] != ':'))
                         return wrong_url(url);
                 if (after.len > 0)
-                        *ret_port = str_range(after.ptr + 1, after.len - 1);
+                        *ret_port = str_skip(after, 1);
                 return NULL;
         }
         colon = memchr(rest.ptr, ':', rest.len);
@@ -111,8 +111,7 @@ static void put_header(struct target *t, struct str name, struct str value) {
                 strbuf_printf(&t->headers, "%.*s: %.*s\r\n", STR_ARG(name), STR_ARG(value));
                 return;
         }
-        for (char *c = lower; *c != '\0'; c++)
-                *c = (char)tolower((unsigned char)*c);
+        str_lower(lower);
         h2_block_put(&t->headers, str_of(lower), value);
 }
 
@@ -153,11 +152,10 @@ static struct error *set_tls(const struct target_options *o, struct target *t) {
 }
 
 struct error *target_open(const struct target_options *o, struct target *ret) {
-        struct target t = { .protocol = o->protocol };
+        struct target t = { .protocol = o->protocol, .headers.max = (size_t)64 << 10 };
         struct error *err;
         bool          has_tls = false;
 
-        strbuf_init(&t.headers, (size_t)64 << 10);
         err = read_url(o, &has_tls, &t);
         if (err == NULL)
                 err = resolve(&t);

@@ -1,30 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "load/wire.h"
 
+#include "base/mem.h"
+#include "codec/url.h"
 #include "load/h2_client.h"
 
 #include <string.h>
 
-/* Names of models are escaped as `neso ctl` does: servers take a '%' of an ASCII name as it is. */
-static void put_escaped(struct str part, struct strbuf *out) {
-        const char *escaped = str_is_plain(part) ? "#?/" : "#?/%";
-
-        for (size_t i = 0; i < part.len; i++) {
-                unsigned char b = (unsigned char)part.ptr[i];
-
-                if (b > ' ' && b < 0x7f && strchr(escaped, b) == NULL)
-                        strbuf_putc(out, (char)b);
-                else
-                        strbuf_printf(out, "%%%02X", b);
-        }
-}
-
 void wire_put_model_path(const char *model, const char *version, struct strbuf *out) {
         strbuf_puts(out, "/v2/models/");
-        put_escaped(str_of(model), out);
+        url_put_name(str_of(model), out);
         if (version != NULL) {
                 strbuf_puts(out, "/versions/");
-                put_escaped(str_of(version), out);
+                url_put_name(str_of(version), out);
         }
 }
 
@@ -45,10 +33,17 @@ void wire_put_http_head(const struct target *t, const struct wire_parts *parts,
         strbuf_puts(out, "\r\n");
 }
 
+void wire_put_post(const struct target *t, struct str path, struct str body, struct strbuf *out) {
+        AUTO_CHARS        text = mem_strndup(path.ptr, path.len);
+        struct wire_parts parts = { .method = "POST", .path = text, .body_bytes = body.len };
+
+        wire_put_http_head(t, &parts, out);
+        strbuf_put(out, body.ptr, body.len);
+}
+
 void wire_put_grpc_head(const struct target *t, const char *method, struct strbuf *out) {
         AUTO_STRBUF path = { 0 };
 
-        strbuf_init(&path, 0);
         strbuf_printf(&path, "/inference.GRPCInferenceService/%s", method);
         strbuf_putc(out, (char)0x83); /* :method POST (RFC 7541, appendix A) */
         strbuf_putc(out, t->security.context != NULL ? (char)0x87 : (char)0x86); /* :scheme */
@@ -82,7 +77,6 @@ static void put_parameter(struct strbuf *out, unsigned number, const char *key,
                           const struct strbuf *value) {
         AUTO_STRBUF entry = { 0 };
 
-        strbuf_init(&entry, 0);
         wire_put_bytes_field(&entry, 1, str_of(key));
         wire_put_bytes_field(&entry, 2, strbuf_str(value));
         wire_put_bytes_field(out, number, strbuf_str(&entry));
@@ -91,7 +85,6 @@ static void put_parameter(struct strbuf *out, unsigned number, const char *key,
 void wire_put_bool_parameter(struct strbuf *out, unsigned number, const char *key, bool value) {
         AUTO_STRBUF choice = { 0 };
 
-        strbuf_init(&choice, 0);
         wire_put_number_field(&choice, 1, value);
         put_parameter(out, number, key, &choice);
 }
@@ -99,7 +92,6 @@ void wire_put_bool_parameter(struct strbuf *out, unsigned number, const char *ke
 void wire_put_int_parameter(struct strbuf *out, unsigned number, const char *key, int64_t value) {
         AUTO_STRBUF choice = { 0 };
 
-        strbuf_init(&choice, 0);
         wire_put_number_field(&choice, 2, (uint64_t)value);
         put_parameter(out, number, key, &choice);
 }
@@ -108,7 +100,6 @@ void wire_put_text_parameter(struct strbuf *out, unsigned number, const char *ke
                              struct str value) {
         AUTO_STRBUF choice = { 0 };
 
-        strbuf_init(&choice, 0);
         wire_put_bytes_field(&choice, 3, value);
         put_parameter(out, number, key, &choice);
 }
@@ -116,7 +107,6 @@ void wire_put_text_parameter(struct strbuf *out, unsigned number, const char *ke
 void wire_put_real_parameter(struct strbuf *out, unsigned number, const char *key, double value) {
         AUTO_STRBUF choice = { 0 };
 
-        strbuf_init(&choice, 0);
         wire_put_varint(&choice, 4 << 3 | 1);
         strbuf_put(&choice, &value, sizeof(value)); /* the byte order of all our machines */
         put_parameter(out, number, key, &choice);

@@ -17,13 +17,14 @@ struct wire_parts {
         const char *method, *path;
         size_t      body_bytes;
         size_t json_bytes; /* of a body that begins with JSON and has binary tensors after it; else 0 */
-        const char *encoding; /* Content-Encoding; NULL: none */
 };
 
 /* "/v2/models/NAME" or "/v2/models/NAME/versions/V", escaped; version NULL: none. */
 void wire_put_model_path(const char *model, const char *version, struct strbuf *out);
 /* The head with the empty line. */
 void wire_put_http_head(const struct target *t, const struct wire_parts *parts, struct strbuf *out);
+/* A whole request with JSON. */
+void wire_put_post(const struct target *t, struct str path, struct str body, struct strbuf *out);
 /* The header block of a call of "/inference.GRPCInferenceService/<method>". */
 void wire_put_grpc_head(const struct target *t, const char *method, struct strbuf *out);
 

@@ -10,7 +10,6 @@
 #include "net/loop_timer.h"
 
 #include <stdatomic.h>
-#include <string.h>
 #include <time.h>
 
 #define REST_NS (20 * NS_PER_MS)
@@ -27,8 +26,7 @@ struct lane {
         uint64_t         intended_ns, first_response_ns, last_response_ns;
         size_t           request; /* under way */
         uint32_t         n_responses;
-        struct language_answer said;     /* of a language model */
-        bool                   is_wrong; /* an answer was not the expected one */
+        struct language_answer said; /* of a language model */
         bool is_awaited; /* the next requests of a growing load begin after its responses */
 
         /* of a sequence */
@@ -41,7 +39,7 @@ struct worker {
         struct worker_options o;
         struct channel_shard  shard;
         struct lane         **lanes; /* owned */
-        size_t                n_lanes, cap_lanes;
+        size_t                n_lanes;
         struct channel      **channels; /* owned */
         size_t                n_channels;
         struct list           idle, resting; /* struct lane */
@@ -168,7 +166,6 @@ static void send_request(struct worker *w, struct lane *l, uint64_t intended_ns)
         l->first_response_ns = 0;
         l->n_responses = 0;
         l->said = (struct language_answer){ 0 };
-        l->is_wrong = false;
         w->n_busy++;
         w->n_begun++;
         w->tally->n_sent++;
@@ -435,10 +432,7 @@ static struct lane *add_lane(struct worker *w) {
         call_init(&l->call, &call_ops);
         l->worker = w;
         l->channel = channel_for(w, w->n_lanes);
-        if (w->n_lanes == w->cap_lanes) {
-                w->cap_lanes = w->cap_lanes > 0 ? 2 * w->cap_lanes : 64;
-                w->lanes = mem_realloc(w->lanes, w->cap_lanes * sizeof(*w->lanes));
-        }
+        w->lanes = mem_grow(w->lanes, w->n_lanes, sizeof(*w->lanes));
         w->lanes[w->n_lanes++] = l;
         return l;
 }
@@ -455,7 +449,7 @@ static void drop_lanes(struct worker *w) {
         free(w->lanes);
         w->channels = NULL;
         w->lanes = NULL;
-        w->n_lanes = w->cap_lanes = w->n_channels = w->n_busy = 0;
+        w->n_lanes = w->n_channels = w->n_busy = 0;
         list_init(&w->idle);
         list_init(&w->resting);
         loop_timer_cancel(&w->rest);

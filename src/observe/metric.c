@@ -169,7 +169,6 @@ struct error *metric_new(struct metric_family *f, const struct metric_label *lab
                          struct metric **ret) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         TRY(check_labels(f, labels, n_labels));
         TRY(check_buckets(f, buckets, n_buckets));
         /* The bucket "+Inf" always exists. */

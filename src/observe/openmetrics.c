@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "observe/openmetrics.h"
 
-#include "base/compiler.h"
-
 #include <string.h>
 
 #define HELP "# HELP "
 #define TYPE "# TYPE "
 #define LE "le=\""
-
-static struct str str_after(struct str s, size_t n) {
-        return str_range(s.ptr + n, s.len - n);
-}
 
 static void put_text(struct strbuf *out, struct str s) {
         strbuf_put(out, s.ptr, s.len);
@@ -29,7 +23,7 @@ static void put_help(struct strbuf *out, struct str text) {
 /* `help` is "name text", `type` is "name kind". Returns whether the family is a histogram. */
 static bool put_head(struct strbuf *out, struct str help, struct str type) {
         struct str name, kind = str_split(type, ' ', &name);
-        struct str text = help.len > name.len ? str_after(help, name.len + 1) : STR_LIT("");
+        struct str text = help.len > name.len ? str_skip(help, name.len + 1) : STR_LIT("");
 
         if (str_is(kind, "counter") && str_ends(name, STR_LIT("_total")))
                 name.len -= strlen("_total");
@@ -70,7 +64,7 @@ static void put_sample(struct strbuf *out, struct str line, bool is_histogram) {
         put_text(out, str_range(line.ptr, n));
         if (n > 0)
                 strbuf_puts(out, ".0");
-        put_text(out, str_after(line, n));
+        put_text(out, str_skip(line, n));
         strbuf_putc(out, '\n');
 }
 
@@ -78,14 +72,11 @@ void openmetrics_convert(struct str page, struct strbuf *out) {
         struct str help = STR_LIT("");
         bool       is_histogram = false;
 
-        while (page.len > 0) {
-                struct str line;
-
-                page = str_split(page, '\n', &line);
+        STR_FOR_EACH(page, '\n', line) {
                 if (str_starts(line, STR_LIT(HELP)))
-                        help = str_after(line, strlen(HELP));
+                        help = str_skip(line, strlen(HELP));
                 else if (str_starts(line, STR_LIT(TYPE)))
-                        is_histogram = put_head(out, help, str_after(line, strlen(TYPE)));
+                        is_histogram = put_head(out, help, str_skip(line, strlen(TYPE)));
                 else if (line.len > 0)
                         put_sample(out, line, is_histogram);
         }

@@ -108,12 +108,11 @@ void prometheus_labels(struct strbuf *out, const struct metric_label *labels, si
 }
 
 char *prometheus_labels_new(const struct metric_label *labels, size_t n_labels) {
-        struct strbuf text;
+        struct strbuf text = { 0 };
         size_t        bytes = 1; /* the closing brace */
 
         for (size_t i = 0; i < n_labels; i++) /* an escape has two characters */
                 bytes += strlen(labels[i].name) + 2 * strlen(labels[i].value) + strlen("{=\"\"");
-        strbuf_init(&text, 0);
         strbuf_need(&text, bytes);
         prometheus_labels(&text, labels, n_labels);
         return strbuf_take(&text);

@@ -27,13 +27,11 @@ static const char *object_name(const struct openai_request *q) {
 /* What all events of a stream, or the one object, begin with. */
 static struct error *make_head(struct openai_answer *a, struct arena *arena) {
         AUTO_STRBUF        text = { 0 };
-        struct json_writer w;
+        struct json_writer w = { .out = &text };
         char              *kept;
 
-        strbuf_init(&text, 0);
         if (a->q->is_stream)
                 STRBUF_PUT_LIT(&text, "data: ");
-        json_writer_init(&w, &text);
         json_begin_object(&w);
         json_member_string(&w, "id", a->id);
         json_member_string(&w, "object", object_name(a->q));
@@ -73,19 +71,18 @@ static struct error *check_echo(const struct openai_answer *a) {
 struct error *openai_answer_init(struct openai_answer *a, const struct openai_request *q,
                                  const struct openai_model *model, const char *id,
                                  uint32_t n_choices, struct arena *arena) {
-        *a = (struct openai_answer){ .q = q, .model = model, .id = id };
-        a->created_s = clock_wall_ns() / NS_PER_S;
-        strbuf_init(&a->joined, 0);
-        strbuf_init(&a->object, OPENAI_MAX_TEXT_BYTES);
+        *a = (struct openai_answer){ .q = q,
+                                     .model = model,
+                                     .id = id,
+                                     .created_s = clock_wall_ns() / NS_PER_S,
+                                     .object.max = OPENAI_MAX_TEXT_BYTES };
         TRY(check_echo(a));
         a->choices = arena_try_alloc(arena, (n_choices + 1) * sizeof(*a->choices));
         if (a->choices == NULL)
                 return infer_no_memory();
-        for (uint32_t i = 0; i < n_choices; i++) {
-                a->choices[i] = (struct openai_choice){ 0 };
-                strbuf_init(&a->choices[i].text, OPENAI_MAX_TEXT_BYTES);
-                strbuf_init(&a->choices[i].logprobs, OPENAI_MAX_TEXT_BYTES);
-        }
+        for (uint32_t i = 0; i < n_choices; i++)
+                a->choices[i] = (struct openai_choice){ .text.max = OPENAI_MAX_TEXT_BYTES,
+                                                        .logprobs.max = OPENAI_MAX_TEXT_BYTES };
         a->n_choices = n_choices;
         return make_head(a, arena);
 }
@@ -482,7 +479,7 @@ static void put_whole_choice(struct openai_answer *a, uint32_t index, struct are
 
 struct error *openai_answer_print(struct openai_answer *a, struct arena *scratch,
                                   struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
         if (a->model->format == OPENAI_FORMAT_OPENAI) {
                 if (a->object.len == 0)
@@ -498,7 +495,6 @@ struct error *openai_answer_print(struct openai_answer *a, struct arena *scratch
                 put_whole_choice(a, i, scratch, out);
         }
         STRBUF_PUT_LIT(out, "]");
-        json_writer_init(&w, out);
         w.needs_comma = true;
         put_usage(a, &w);
         STRBUF_PUT_LIT(out, "}");

@@ -72,11 +72,9 @@ static struct str find_array(struct str json) {
 }
 
 static size_t count_elements(struct str array) {
-        struct json_list list;
-        struct str       one;
-        size_t           n = 0;
+        size_t n = 0;
 
-        for (json_list_init(&list, array); json_list_next(&list, &one);)
+        JSON_FOR_EACH(array, one)
                 n++;
         return n;
 }
@@ -91,8 +89,7 @@ static struct error *read_json(const struct openai_model *m, const struct infer_
 
         if (o == NULL || o->datatype != TRITONSERVER_TYPE_BYTES || o->bytes.len < sizeof(uint32_t))
                 return no_vectors(m);
-        array = find_array(
-                str_range(o->bytes.ptr + sizeof(uint32_t), o->bytes.len - sizeof(uint32_t)));
+        array = find_array(str_skip(o->bytes, sizeof(uint32_t)));
         n = count_elements(array);
         if (n == 0)
                 return no_vectors(m);
@@ -138,7 +135,6 @@ static void put_base64(struct strbuf *out, const struct row *row) {
         AUTO_STRBUF scaled = { 0 };
         struct str  bytes = { (const char *)row->values, row->n * sizeof(float) };
 
-        strbuf_init(&scaled, 0);
         if (row->scale != 1) {
                 for (size_t i = 0; i < row->n; i++) {
                         float value = row->values[i] * row->scale;
@@ -201,14 +197,12 @@ static struct error *put_rows(const struct openai_request *q, const struct opena
 struct error *openai_embedding_print(const struct openai_request *q, const struct openai_model *m,
                                      const struct openai_vectors *parts, uint32_t n_parts,
                                      struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
         uint64_t           n_rows = 0, n_tokens = 0;
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         json_member_string(&w, "object", "list");
-        json_key(&w, "data");
-        json_begin_array(&w);
+        json_member_array(&w, "data");
         for (uint32_t i = 0; i < n_parts; i++) {
                 TRY(put_rows(q, m, &parts[i], n_rows, &w));
                 n_rows += parts[i].n_rows;
@@ -216,8 +210,7 @@ struct error *openai_embedding_print(const struct openai_request *q, const struc
         }
         json_end_array(&w);
         json_member_string(&w, "model", q->model);
-        json_key(&w, "usage");
-        json_begin_object(&w);
+        json_member_object(&w, "usage");
         json_member_u64(&w, "prompt_tokens", n_tokens);
         json_member_u64(&w, "total_tokens", n_tokens);
         json_end_object(&w);

@@ -33,12 +33,10 @@ static void put_text(struct json_writer *w, const char *key, const char *text) {
 }
 
 void openai_error_print(const struct openai_error *e, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
-        json_key(&w, "error");
-        json_begin_object(&w);
+        json_member_object(&w, "error");
         json_member_string(&w, "message", e->message);
         json_member_string(&w, "type", type_of(e->status));
         put_text(&w, "param", e->param);

@@ -38,12 +38,11 @@ struct error *openai_list_print_model(const struct openai_list_options *o, const
                                       struct strbuf *out) {
         struct TRITONSERVER_InferenceRequest *request;
         struct openai_model                   m;
-        struct json_writer                    w;
+        struct json_writer                    w = { .out = out };
         bool                                  lists;
 
         TRY(read_model(o, name, &request, &m));
         lists = is_listed(o, &m);
-        json_writer_init(&w, out);
         if (lists)
                 put_model(&m, &w);
         core_error_drop(TRITONSERVER_InferenceRequestDelete(request));
@@ -74,10 +73,9 @@ static void put_indexed(const struct openai_list_options *o, struct str name, st
 /* The index has an entry for each version; those of a model follow each other. */
 static void put_all(const struct openai_list_options *o, struct str index, struct arena *arena,
                     struct json_writer *w) {
-        struct json_list list;
-        struct str       entry, last = { NULL, 0 };
+        struct str last = { NULL, 0 };
 
-        for (json_list_init(&list, index); json_list_next(&list, &entry);) {
+        JSON_FOR_EACH(index, entry) {
                 struct str name = json_find_text(entry, "name", arena);
 
                 if (last.ptr == NULL || !str_equal(last, name))
@@ -88,26 +86,22 @@ static void put_all(const struct openai_list_options *o, struct str index, struc
 
 struct error *openai_list_print(const struct openai_list_options *o, struct strbuf *out) {
         struct TRITONSERVER_Message *message;
-        struct json_writer           w;
-        struct arena                 arena;
+        struct json_writer           w = { .out = out };
+        AUTO_ARENA                   arena = arena_of(0);
         struct error                *err;
         const char                  *json;
         size_t                       len;
 
         TRY(core_error_take(
                 TRITONSERVER_ServerModelIndex(o->core, TRITONSERVER_INDEX_FLAG_READY, &message)));
-        arena_init(&arena, NULL, 0, 0);
-        json_writer_init(&w, out);
         json_begin_object(&w);
         json_member_string(&w, "object", "list");
-        json_key(&w, "data");
-        json_begin_array(&w);
+        json_member_array(&w, "data");
         err = core_error_take(TRITONSERVER_MessageSerializeToJson(message, &json, &len));
         if (err == NULL)
                 put_all(o, str_range(json, len), &arena, &w);
         json_end_array(&w);
         json_end_object(&w);
-        arena_done(&arena);
         core_error_drop(TRITONSERVER_MessageDelete(message));
         return err != NULL ? err : strbuf_check(out, "the answer");
 }

@@ -72,9 +72,8 @@ static void visit_list(struct walk *k, struct json_reader *r, token_fn visit) {
 }
 
 static void visit_all(struct walk *k, struct str lists, token_fn visit) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(lists);
 
-        json_reader_init(&r, lists);
         if (!json_try_enter(&r, JSON_ARRAY))
                 return;
         while (json_next_element(&r))
@@ -96,8 +95,7 @@ static void put_candidate(struct walk *k, const struct candidate *c) {
 
         json_member_str(w, "token", c->token);
         json_member_f64(w, "logprob", c->logprob);
-        json_key(w, "bytes");
-        json_begin_array(w);
+        json_member_array(w, "bytes");
         for (size_t i = 0; i < c->token.len; i++)
                 json_put_u64(w, (unsigned char)c->token.ptr[i]);
         json_end_array(w);
@@ -112,8 +110,7 @@ static void put_chat_token(struct walk *k, const struct token *t) {
 
         json_begin_object(w);
         put_candidate(k, &t->candidates[0]);
-        json_key(w, "top_logprobs");
-        json_begin_array(w);
+        json_member_array(w, "top_logprobs");
         for (uint32_t i = 0; i < top_of(k, t); i++) {
                 json_begin_object(w);
                 put_candidate(k, &t->candidates[i]);
@@ -124,8 +121,7 @@ static void put_chat_token(struct walk *k, const struct token *t) {
 }
 
 static void put_chat(struct walk *k, struct str lists) {
-        json_key(&k->w, "content");
-        json_begin_array(&k->w);
+        json_member_array(&k->w, "content");
         visit_all(k, lists, put_chat_token);
         json_end_array(&k->w);
 }
@@ -155,8 +151,7 @@ static void put_offset(struct walk *k, const struct token *t) {
 }
 
 static void put_column(struct walk *k, const char *name, struct str lists, token_fn visit) {
-        json_key(&k->w, name);
-        json_begin_array(&k->w);
+        json_member_array(&k->w, name);
         visit_all(k, lists, visit);
         json_end_array(&k->w);
 }

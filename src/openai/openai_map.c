@@ -338,15 +338,13 @@ static void put_json_number(struct json_writer *w, const char *key,
                             const struct openai_number *number) {
         if (number->json.ptr == NULL)
                 return;
-        json_key(w, key);
-        json_put_raw(w, number->json);
+        json_member_raw(w, key, number->json);
 }
 
 static void put_json_stops(struct json_writer *w, const struct openai_request *q) {
         if (q->n_stops == 0)
                 return;
-        json_key(w, "stop");
-        json_begin_array(w);
+        json_member_array(w, "stop");
         for (uint32_t i = 0; i < q->n_stops; i++)
                 json_put_str(w, q->stops[i]);
         json_end_array(w);
@@ -354,18 +352,15 @@ static void put_json_stops(struct json_writer *w, const struct openai_request *q
 
 /* vLLM takes the constraint as a text that holds JSON. */
 static void put_json_constraint(struct json_writer *w, const struct openai_request *q) {
-        AUTO_STRBUF        text = { 0 };
-        struct json_writer inner;
+        AUTO_STRBUF        text = { .max = MAX_SAMPLING_BYTES };
+        struct json_writer inner = { .out = &text };
         struct str         schema = schema_of(q);
 
         if (schema.ptr == NULL && !q->wants_any_object)
                 return;
-        strbuf_init(&text, MAX_SAMPLING_BYTES);
-        json_writer_init(&inner, &text);
         json_begin_object(&inner);
         if (schema.ptr != NULL) {
-                json_key(&inner, "json");
-                json_put_raw(&inner, schema);
+                json_member_raw(&inner, "json", schema);
         } else {
                 json_member_bool(&inner, "json_object", true);
         }
@@ -402,8 +397,7 @@ static void print_sampling(const struct part_map *p, const struct openai_part *p
         put_json_stops(w, q);
         put_json_constraint(w, q);
         if (q->logit_bias.ptr != NULL) {
-                json_key(w, "logit_bias");
-                json_put_raw(w, q->logit_bias);
+                json_member_raw(w, "logit_bias", q->logit_bias);
         }
         for (uint32_t i = 0; i < q->n_others; i++) {
                 if (is_for_template(q->others[i].key))
@@ -415,13 +409,11 @@ static void print_sampling(const struct part_map *p, const struct openai_part *p
 }
 
 static struct error *put_sampling(const struct part_map *p, const struct openai_part *part) {
-        AUTO_STRBUF        text = { 0 };
-        struct json_writer w;
+        AUTO_STRBUF        text = { .max = MAX_SAMPLING_BYTES };
+        struct json_writer w = { .out = &text };
 
         if (p->map->before != NULL) /* all parts have the same number of choices */
                 return borrow_input(p, "sampling_parameters");
-        strbuf_init(&text, MAX_SAMPLING_BYTES);
-        json_writer_init(&w, &text);
         print_sampling(p, part, &w);
         TRY(check_made(&text, "the sampling parameters"));
         return put_text(p, "sampling_parameters", strbuf_str(&text));
@@ -442,10 +434,9 @@ static struct error *fill_vllm(const struct part_map *p, const struct openai_par
 }
 
 static struct error *check_token_ids(struct str list) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(list);
         uint64_t           id, n = 0;
 
-        json_reader_init(&r, list);
         json_enter_array(&r);
         for (; json_next_element(&r); n++)
                 if (!json_try_u64(&r, &id) || id > INT32_MAX)
@@ -462,26 +453,21 @@ static struct error *put_json_input(const struct openai_request *q, uint32_t i,
                 return NULL;
         }
         TRY(check_token_ids(q->token_lists[i]));
-        json_key(w, "input");
-        json_put_raw(w, q->token_lists[i]);
+        json_member_raw(w, "input", q->token_lists[i]);
         return NULL;
 }
 
 /* {"input":"text","pooling_params":{"dimensions":[256]}}; the input text_input is left out. */
 static struct error *fill_vllm_embedding(const struct part_map *p, const struct openai_part *part) {
         const struct openai_request *q = p->map->q;
-        AUTO_STRBUF                  text = { 0 };
-        struct json_writer           w;
+        AUTO_STRBUF                  text = { .max = MAX_SAMPLING_BYTES };
+        struct json_writer           w = { .out = &text };
 
-        strbuf_init(&text, MAX_SAMPLING_BYTES);
-        json_writer_init(&w, &text);
         json_begin_object(&w);
         TRY(put_json_input(q, part->first_text, &w));
         if (q->dimensions.json.ptr != NULL && !p->map->model->truncates) {
-                json_key(&w, "pooling_params");
-                json_begin_object(&w);
-                json_key(&w, "dimensions");
-                json_begin_array(&w);
+                json_member_object(&w, "pooling_params");
+                json_member_array(&w, "dimensions");
                 json_put_i64(&w, q->dimensions.integer);
                 json_end_array(&w);
                 json_end_object(&w);

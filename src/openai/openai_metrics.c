@@ -10,7 +10,6 @@
 #include "triton/core/tritonserver.h"
 
 #include <stdio.h>
-#include <string.h>
 
 struct openai_meter {
         char                       *model; /* owned */

@@ -6,8 +6,6 @@
 #include "codec/json_writer.h"
 #include "openai/openai_error.h"
 
-#include <string.h>
-
 /* A number of the members of an answer or of a choice fits in the arena; texts are ranges. */
 #define MAX_MEMBERS 64
 
@@ -158,11 +156,9 @@ static void count_usage(struct openai_answer *a, const struct object_members *o)
 
 /* Replaces a vector of numbers by its base64, which the client asked for. */
 static void put_vector(struct json_writer *w, struct str vector) {
-        AUTO_STRBUF        bytes = { 0 };
-        struct json_reader r;
+        AUTO_STRBUF        bytes = { .max = OPENAI_MAX_TEXT_BYTES };
+        struct json_reader r = json_reader_of(vector);
 
-        strbuf_init(&bytes, OPENAI_MAX_TEXT_BYTES);
-        json_reader_init(&r, vector);
         json_enter_array(&r);
         while (json_next_element(&r)) {
                 float value = json_peek(&r) == JSON_NUMBER ? (float)json_read_number(&r).real
@@ -178,10 +174,9 @@ static void put_vector(struct json_writer *w, struct str vector) {
 }
 
 static void put_row(struct json_writer *w, struct str row, bool is_base64, struct arena *scratch) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(row);
         struct str         key;
 
-        json_reader_init(&r, row);
         if (!is_base64 || !json_try_enter(&r, JSON_OBJECT)) {
                 json_put_raw(w, row);
                 return;
@@ -202,12 +197,8 @@ static void put_row(struct json_writer *w, struct str row, bool is_base64, struc
 
 static void put_rows(const struct openai_answer *a, struct json_writer *w, struct str rows,
                      struct arena *scratch) {
-        struct json_list list;
-        struct str       row;
-
-        json_key(w, "data");
-        json_begin_array(w);
-        for (json_list_init(&list, rows); json_list_next(&list, &row);)
+        json_member_array(w, "data");
+        JSON_FOR_EACH(rows, row)
                 put_row(w, row, a->q->is_base64, scratch);
         json_end_array(w);
 }
@@ -233,16 +224,14 @@ static void put_members(const struct openai_answer *a, const struct object_membe
         if (o->data.ptr != NULL)
                 put_rows(a, w, o->data, scratch);
         if (o->usage.ptr != NULL && (!a->q->is_stream || a->q->includes_usage)) {
-                json_key(w, "usage");
-                json_put_raw(w, o->usage);
+                json_member_raw(w, "usage", o->usage);
         }
 }
 
 static void print_object(const struct openai_answer *a, const struct object_members *o,
                          struct arena *scratch, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         if (a->q->endpoint == OPENAI_EMBEDDINGS) {
                 json_begin_object(&w);
                 json_member_string(&w, "object", "list");

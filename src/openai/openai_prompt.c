@@ -22,7 +22,7 @@ size_t openai_prompt_measure(const struct openai_request *q) {
 /* The text up to the closing brace. */
 static struct str open_object(struct str body) {
         if (str_starts(body, STR_LIT(BYTE_ORDER_MARK)))
-                body = str_range(body.ptr + 3, body.len - 3);
+                body = str_skip(body, 3);
         while (body.len > 0 && body.ptr[body.len - 1] != '}')
                 body.len--;
         body.len -= body.len > 0;

@@ -7,10 +7,7 @@
 /* The first tool, or the first one of that name; name.ptr NULL when there is none. */
 static struct openai_tool find_tool(const struct openai_request *q, const struct str *name,
                                     struct arena *arena) {
-        struct json_list list;
-        struct str       item;
-
-        for (json_list_init(&list, q->tools); json_list_next(&list, &item);) {
+        JSON_FOR_EACH(q->tools, item) {
                 struct openai_tool tool = { .name = json_find_text(item, "function.name", arena),
                                             .schema = json_find(item, "function.parameters") };
 
@@ -21,11 +18,9 @@ static struct openai_tool find_tool(const struct openai_request *q, const struct
 }
 
 static size_t count_tools(const struct openai_request *q) {
-        struct json_list list;
-        struct str       item;
-        size_t           n = 0;
+        size_t n = 0;
 
-        for (json_list_init(&list, q->tools); json_list_next(&list, &item);)
+        JSON_FOR_EACH(q->tools, item)
                 n++;
         return n;
 }

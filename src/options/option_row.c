@@ -188,7 +188,6 @@ bool option_is_changed(const struct option_row *row, const void *values) {
                 return false;
         if (row->initial == NULL)
                 return true;
-        strbuf_init(&value, 0);
         option_put_value(row, values, 0, &value);
         return strcmp(strbuf_cstr(&value), row->initial) != 0;
 }

@@ -118,13 +118,9 @@ struct error *dir_fingerprint_read(const char *directory, struct dir_fingerprint
 /* ---- remote directories ---------------------------------------------------------------------- */
 
 static bool has_leftover(struct str name) {
-        struct str part;
+        STR_FOR_EACH(name, '/', part) {
+                AUTO_CHARS text = mem_strndup(part.ptr, part.len);
 
-        while (name.ptr != NULL) {
-                AUTO_CHARS text = NULL;
-
-                name = str_split(name, '/', &part);
-                text = mem_strndup(part.ptr, part.len);
                 if (is_leftover(text))
                         return true;
         }

@@ -38,7 +38,6 @@ static struct error *make_instance(const struct job *j, const struct batch_membe
         struct loaded_instance     *in = j->start->instance;
         AUTO_STRBUF                 json = { 0 };
 
-        strbuf_init(&json, 0);
         host_policies_print(policies, j->policy, &json);
         TRY(strbuf_check(&json, "the host policy"));
         return backend_instance_new(

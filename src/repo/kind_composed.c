@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The kind (model_kind.h) of models that consist of other models: ensembles, and models of
  * platform "chain". */
-#include "base/mem.h"
 #include "config/config_edit.h"
 #include "config/model_io.h"
 #include "infer/model.h"

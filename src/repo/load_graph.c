@@ -2,7 +2,6 @@
 #include "repo/load_graph.h"
 
 #include "base/mem.h"
-#include "infer/model.h"
 #include "repo/dir_fingerprint.h"
 #include "repo/repo_change.h"
 #include "repo/repo_compose.h"

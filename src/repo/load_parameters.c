@@ -23,13 +23,12 @@ bool load_parameter_is_known(const char *name) {
 static struct error *read_config(const struct repo_environment *env, const char *directory,
                                  const char *config_json, struct model_config **ret) {
         AUTO_CHARS  path = NULL;
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = MODEL_CONFIG_TEXT_MAX_BYTES };
 
         if (config_json != NULL)
                 return error_wrap(model_config_read_json(str_of(config_json), ret),
                                   "Invalid config override");
         path = model_files_find_config(env->config_name, directory);
-        strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
         if (path == NULL) {
                 *ret = model_config_new();
                 return NULL;
@@ -76,12 +75,11 @@ struct error *load_parameters_apply(const struct repo_environment *env, const ch
                                     const char                  *config_json,
                                     const struct load_parameter *parameters, size_t n, char **ret) {
         AUTO_MODEL_CONFIG config = NULL;
-        AUTO_STRBUF       text = { 0 };
+        AUTO_STRBUF       text = { .max = MODEL_CONFIG_ARENA_MAX_BYTES };
 
         TRY(read_config(env, directory, config_json, &config));
         for (size_t i = 0; i < n; i++)
                 TRY(put_parameter(config, &parameters[i]));
-        strbuf_init(&text, MODEL_CONFIG_ARENA_MAX_BYTES);
         TRY(model_config_print_json(config, MODEL_CONFIG_VERSION, &text));
         *ret = strbuf_take(&text);
         return NULL;

@@ -142,9 +142,8 @@ static bool find_path(const struct repo *r, const struct change_node *from, cons
 static struct error *check_cycle(const struct repo *r, const struct load_user *user,
                                  const struct repo_entry *e, uint64_t last_hold) {
         const struct change_node from = { e->name, e->label, last_hold };
-        AUTO_STRBUF              path = { 0 };
+        AUTO_STRBUF              path = { .max = MAX_CYCLE_BYTES };
 
-        strbuf_init(&path, MAX_CYCLE_BYTES);
         strbuf_puts(&path, user->name);
         if (!find_path(r, &from, user->name, &path))
                 return NULL;

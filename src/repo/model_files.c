@@ -16,8 +16,6 @@
 #include "repo/uploaded_code.h"
 #include "store/store_copy.h"
 
-#include <string.h>
-
 struct error *model_source_fingerprint(const struct model_source *source,
                                        struct dir_fingerprint   **ret) {
         return source->copy != NULL ? dir_fingerprint_of_copy(source->copy, ret)
@@ -43,9 +41,8 @@ char *model_files_find_config(const char *config_name, const char *directory) {
 static struct error *read_file(const struct repo_environment *env, const char *directory,
                                struct model_config **ret) {
         AUTO_CHARS  path = model_files_find_config(env->config_name, directory);
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = MODEL_CONFIG_TEXT_MAX_BYTES };
 
-        strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
         if (path == NULL && env->auto_complete) {
                 *ret = model_config_new();
                 return NULL;
@@ -124,9 +121,8 @@ static struct error *run_agents(const struct repo_environment *env,
 
 struct error *model_files_print_given_config(const struct model_config *config, char **ret) {
         AUTO_MODEL_CONFIG bare = NULL;
-        AUTO_STRBUF       text = { 0 };
+        AUTO_STRBUF       text = { .max = MODEL_CONFIG_ARENA_MAX_BYTES };
 
-        strbuf_init(&text, MODEL_CONFIG_ARENA_MAX_BYTES);
         TRY(model_config_copy(config, &bare));
         bare->pb->n_instance_group = 0;
         bare->pb->version_policy = NULL;

@@ -4,12 +4,9 @@
 #include "base/map.h"
 #include "base/mem.h"
 
-#include <stdint.h>
-
 struct edges {
         struct node **nodes; /* owned array */
         size_t        n;
-        size_t        cap;
 };
 
 enum direction { NEEDS, USERS, N_DIRECTIONS };
@@ -78,10 +75,7 @@ static size_t find_edge(const struct edges *edges, const struct node *n) {
 }
 
 static void add_edge(struct edges *edges, struct node *n) {
-        if (edges->n == edges->cap) {
-                edges->cap = MAX(2 * edges->cap, 4);
-                edges->nodes = mem_realloc(edges->nodes, edges->cap * sizeof(struct node *));
-        }
+        edges->nodes = mem_grow(edges->nodes, edges->n, sizeof(struct node *));
         edges->nodes[edges->n++] = n;
 }
 

@@ -5,8 +5,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "config/batch_members.h"
-#include "config/config_check.h"
-#include "config/config_normalize.h"
 #include "gpu/gpu.h"
 #include "infer/scheduler.h"
 #include "repo/instance_start.h"
@@ -300,8 +298,6 @@ static struct error *is_unchanged(const struct loaded_model *l, const struct gro
         AUTO_STRBUF old = { 0 };
         AUTO_STRBUF new = { 0 };
 
-        strbuf_init(&old, 0);
-        strbuf_init(&new, 0);
         TRY(model_config_print_json(config_in_force(l), MODEL_CONFIG_VERSION, &old));
         TRY(model_config_print_json(g->shown, MODEL_CONFIG_VERSION, &new));
         *ret = str_equal(strbuf_str(&old), strbuf_str(&new));

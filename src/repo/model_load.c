@@ -25,8 +25,6 @@
 #include "sched/sched_setup.h"
 #include "store/store_copy.h"
 
-#include <string.h>
-
 /* Frees everything but the names, which the report of its end needs. */
 static void free_parts(struct loaded_model *l) {
         struct model *m = &l->model;

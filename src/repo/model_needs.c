@@ -73,9 +73,8 @@ static bool may_need(struct str text) {
 static struct error *read_file(const struct repo_environment *env, const char *directory,
                                struct model_config **ret) {
         AUTO_CHARS  path = model_files_find_config(env->config_name, directory);
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = MODEL_CONFIG_TEXT_MAX_BYTES };
 
-        strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
         if (path == NULL)
                 return NULL;
         TRY(file_read(path, MODEL_CONFIG_TEXT_MAX_BYTES, &text));

@@ -198,7 +198,6 @@ struct repo_index_entry {
 struct repo_index {
         struct repo_index_entry *entries; /* owned; texts are in `texts` and `scan` */
         size_t                   n_entries;
-        size_t                   cap_entries;
         struct arena             texts; /* of models in the table */
         struct repo_scan         scan;  /* empty when the directories were not read */
 };

@@ -329,7 +329,6 @@ static struct error *failure(const struct change *c) {
         AUTO_STRBUF reasons = { 0 };
         size_t      n_failed = 0;
 
-        strbuf_init(&reasons, 0);
         for (size_t i = 0; i < c->n_loads; i++) {
                 if (c->loads[i].model != NULL)
                         continue;

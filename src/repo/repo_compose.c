@@ -262,7 +262,6 @@ static struct error *check_present_locked(struct repo *r, const struct repo_entr
         struct unknown_steps   unknown = { 0 };
         struct error          *err = NULL;
 
-        strbuf_init(&unknown.names, 0);
         for (size_t i = 0; i < needs->n && err == NULL; i++) {
                 const struct model_need *need = &needs->items[i];
                 struct repo_entry       *other = find_need_locked(r, &key, need);

@@ -13,11 +13,7 @@
 #include <stdio.h>
 
 static struct repo_index_entry *add_entry(struct repo_index *index, const struct model_key *key) {
-        if (index->n_entries == index->cap_entries) {
-                index->cap_entries = index->cap_entries > 0 ? index->cap_entries * 2 : 64;
-                index->entries =
-                        mem_realloc(index->entries, index->cap_entries * sizeof(index->entries[0]));
-        }
+        index->entries = mem_grow(index->entries, index->n_entries, sizeof(index->entries[0]));
         index->entries[index->n_entries] = (struct repo_index_entry){ .name = key->name,
                                                                       .namespace = key->namespace,
                                                                       .version = -1 };
@@ -144,28 +140,23 @@ static void print_line(struct json_writer *w, const struct repo_index_entry *e) 
         char version[24]; /* a 64-bit number has at most 20 characters */
 
         json_begin_object(w);
-        json_key(w, "name");
-        json_put_string(w, e->name);
+        json_member_string(w, "name", e->name);
         if (e->version >= 0) {
                 snprintf(version, sizeof(version), "%lld", (long long)e->version);
-                json_key(w, "version");
-                json_put_string(w, version);
+                json_member_string(w, "version", version);
         }
         if (e->state != VERSION_UNKNOWN) {
-                json_key(w, "state");
-                json_put_string(w, version_state_name(e->state));
+                json_member_string(w, "state", version_state_name(e->state));
         }
         if (e->reason != NULL) {
-                json_key(w, "reason");
-                json_put_string(w, e->reason);
+                json_member_string(w, "reason", e->reason);
         }
         json_end_object(w);
 }
 
 void repo_index_print(const struct repo_index *index, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_array(&w);
         for (size_t i = 0; i < index->n_entries; i++)
                 print_line(&w, &index->entries[i]);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Loads and unloads models on request and at the start (repo.h). */
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/model.h"
@@ -353,7 +352,6 @@ static struct error *join_errors(const char *name, const struct load_graph *p) {
         AUTO_STRBUF texts = { 0 };
         bool        is_fine = true;
 
-        strbuf_init(&texts, 0);
         for (size_t i = 0; i < p->n_items; i++) {
                 const struct error *err = p->items[i]->error;
 
@@ -373,7 +371,6 @@ static struct error *join_errors(const char *name, const struct load_graph *p) {
 static struct error *unknown_steps(const struct load_graph *p, const struct load_item *item) {
         AUTO_STRBUF names = { 0 };
 
-        strbuf_init(&names, 0);
         for (size_t i = 0; i < item->needs.n; i++)
                 if (load_graph_lacks(p, item, &item->needs.items[i]))
                         strbuf_printf(&names, "%s%s", names.len > 0 ? ", " : "",

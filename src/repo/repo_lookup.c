@@ -10,8 +10,6 @@
 #include "repo/repo_compose.h"
 #include "repo/repo_private.h"
 
-#include <string.h>
-
 /* ---- resolving a name ------------------------------------------------------------------------ */
 
 static COLD struct error *unknown_model(enum error_code code, const char *name) {

@@ -6,7 +6,6 @@
 #include "repo/dir_fingerprint.h"
 #include "repo/repo_private.h"
 #include "store/store_copy.h"
-#include "store/store_hub.h"
 
 struct error *found_model_fingerprint(const struct found_model *m, struct dir_fingerprint **ret) {
         return m->copy != NULL ? dir_fingerprint_of_copy(m->copy, ret)

@@ -96,10 +96,7 @@ static void add_found(const struct scan_target *t, const char *name, bool is_map
         struct repo_scan       *s = t->scan;
         const struct repo_path *p = t->path;
 
-        if (s->n_models == s->cap_models) {
-                s->cap_models = s->cap_models > 0 ? s->cap_models * 2 : 64;
-                s->models = mem_realloc(s->models, s->cap_models * sizeof(*s->models));
-        }
+        s->models = mem_grow(s->models, s->n_models, sizeof(*s->models));
         s->models[s->n_models++] = (struct found_model){
                 .key = { .namespace = p->namespace, .name = mem_strdup(name) },
                 .repository = p->path,

@@ -40,7 +40,6 @@ struct scan_failure {
 struct repo_scan {
         struct found_model  *models; /* owned; by name, then namespace */
         size_t               n_models;
-        size_t               cap_models;
         struct scan_failure *failures; /* owned; one for each repository that cannot be read */
         size_t               n_failures;
         struct repo_path    *paths; /* owned; copies of the repositories at the time of the scan */

@@ -15,7 +15,7 @@ void repo_table_init(struct repo_table *t) {
         cond_init(&t->changed);
         map_init(&t->by_name);
         t->sorted = NULL;
-        t->n_entries = t->cap_entries = t->n_unready = 0;
+        t->n_entries = t->n_unready = 0;
         list_init(&t->queried);
         list_init(&t->gone);
         t->n_gone = 0;
@@ -170,10 +170,7 @@ static size_t find_place(const struct repo_table *t, const struct repo_entry *e)
 static void insert_entry(struct repo_table *t, struct repo_entry *e) {
         size_t at = find_place(t, e);
 
-        if (t->n_entries == t->cap_entries) {
-                t->cap_entries = t->cap_entries > 0 ? t->cap_entries * 2 : 16;
-                t->sorted = mem_realloc(t->sorted, t->cap_entries * sizeof(struct repo_entry *));
-        }
+        t->sorted = mem_grow(t->sorted, t->n_entries, sizeof(struct repo_entry *));
         memmove(&t->sorted[at + 1], &t->sorted[at], (t->n_entries - at) * sizeof(e));
         t->sorted[at] = e;
         t->n_entries++;

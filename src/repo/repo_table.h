@@ -96,7 +96,6 @@ struct repo_table {
         struct map          by_name; /* struct repo_entry, owned: the first of each name */
         struct repo_entry **sorted;  /* owned array; by name, then namespace */
         size_t              n_entries;
-        size_t              cap_entries;
         size_t              n_unready; /* entries that are not ready */
         struct list         queried;   /* struct repo_entry: whose backends must be queried */
         struct list gone; /* struct repo_entry: uploaded and over, the last one at the end; some

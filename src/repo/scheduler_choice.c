@@ -194,7 +194,6 @@ static struct error *new_plugin(const struct sched_setup *setup, const char *nam
         struct error         *err;
 
         TRY(sched_options_read(setup, &options));
-        strbuf_init(&json, 0);
         TRY(model_config_print_json(setup->model->config, 1, &json));
         plugin_members_init(&members, setup->executors, setup->n_executors);
         init.members = members.views;

@@ -78,11 +78,10 @@ void warmup_bytes_done(struct warmup_bytes *b, struct byte_budget *budget) {
 static struct error *read_file(const char *file, const char *model_directory, size_t expected,
                                struct warmup_bytes *ret) {
         AUTO_CHARS    directory = path_join(model_directory, "warmup");
-        AUTO_STRBUF   content = { 0 };
+        AUTO_STRBUF   content = { .max = (size_t)MAX_WARMUP_BYTES };
         int           fd;
         struct error *err;
 
-        strbuf_init(&content, (size_t)MAX_WARMUP_BYTES);
         TRY(error_wrap(file_open_beneath(directory, file, &fd), "failed to open warmup file '%s'",
                        file));
         err = file_read_fd(fd, file, (size_t)MAX_WARMUP_BYTES, &content);

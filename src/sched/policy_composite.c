@@ -377,7 +377,6 @@ static struct error *admit(struct policy *p, const struct request *req) {
 
         if (c->may_split || batch_sizes_has_size(&c->plan, request_rows(req)))
                 return NULL;
-        strbuf_init(&sizes, 0);
         batch_sizes_print_sizes(&c->plan, &sizes);
         TRY(strbuf_check(&sizes, "the text of an error"));
         return request_error(req, ERR_INVALID_ARG, "batch size %llu not supported; allowed: %.*s",

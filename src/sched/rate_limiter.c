@@ -221,7 +221,6 @@ static void log_resources(struct rate_limiter *l) {
 
         if (!log_is_verbose(1))
                 return;
-        strbuf_init(&text, 0);
         mutex_lock(&l->lock);
         rate_pools_print(&l->pools, &text);
         mutex_unlock(&l->lock);

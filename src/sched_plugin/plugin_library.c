@@ -105,7 +105,6 @@ static int write_input(const struct plugin_init *init) {
         AUTO_STRBUF text = { 0 };
         int         fd = memfd_create("neso_scheduler_trial", MFD_CLOEXEC);
 
-        strbuf_init(&text, 0);
         put_number(&text, init->max_batch);
         put_number(&text, init->n_members);
         for (uint32_t i = 0; i < init->n_members; i++) {

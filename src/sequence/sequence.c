@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "base/timer.h"
 #include "config/batching_config.h"
-#include "config/model_config.h"
 #include "infer/implicit_state.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"

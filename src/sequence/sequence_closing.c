@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sequence/sequence_closing.h"
 
-#include "base/mem.h"
 #include "config/shape.h"
 #include "infer/inner_request.h"
 #include "infer/model.h"

@@ -9,7 +9,6 @@
 #include "infer/scheduler.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- outcomes -------------------------------------------------------------------------------- */

@@ -48,11 +48,10 @@ struct core_metrics {
 
 /* The first line of /proc/stat: user nice system idle iowait irq softirq steal, in ticks. */
 static bool read_cpu_times(struct cpu_times *ret) {
-        AUTO_STRBUF        text = { 0 };
+        AUTO_STRBUF        text = { .max = PROC_FILE_MAX };
         AUTO_ERROR         err = NULL;
         unsigned long long v[8] = { 0 };
 
-        strbuf_init(&text, PROC_FILE_MAX);
         err = file_read("/proc/stat", PROC_FILE_MAX, &text);
         if (err != NULL || sscanf(strbuf_cstr(&text), "cpu %llu %llu %llu %llu %llu %llu %llu %llu",
                                   &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7]) < 4)
@@ -74,10 +73,9 @@ static uint64_t memory_field(const char *text, const char *name) {
 }
 
 static void read_memory(struct core_metrics *m) {
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = PROC_FILE_MAX };
         AUTO_ERROR  err = NULL;
 
-        strbuf_init(&text, PROC_FILE_MAX);
         err = file_read("/proc/meminfo", PROC_FILE_MAX, &text);
         if (err != NULL)
                 return;
@@ -144,7 +142,6 @@ struct core_metrics *core_metrics_new(struct metric_registry            *r,
         m->gpus = gpu_metrics_new(&options->gpus);
         mutex_init(&m->lock, LOCK_LEAF);
         mutex_init(&m->ready_lock, LOCK_METRIC);
-        strbuf_init(&m->ready, 0);
         map_init(&m->limits);
         map_init(&m->key_series);
         /* Cannot fail: name and text are valid constants. */
@@ -181,10 +178,9 @@ void core_metrics_free(struct core_metrics *m) {
 }
 
 void core_metrics_measure(struct core_metrics *m, struct repo *repo) {
-        struct strbuf lines, old;
+        struct strbuf lines = { 0 }, old;
 
         gpu_metrics_measure(m->gpus);
-        strbuf_init(&lines, 0);
         repo_print_ready(repo, &lines);
         mutex_lock(&m->ready_lock);
         old = m->ready;

@@ -9,8 +9,6 @@
 #include "config/ensemble_models.h"
 #include "server/model_check.h"
 
-#include <string.h>
-
 enum visit { NOT_VISITED, VISITING, VISITED };
 
 struct checked_model {
@@ -58,7 +56,6 @@ static struct error *check_presence(const struct ensemble_steps_check *e,
         AUTO_STRBUF missing = { 0 };
         uint32_t    first = ENSEMBLE_NONE;
 
-        strbuf_init(&missing, 0);
         for (uint32_t i = 0; i < g->n_steps; i++) {
                 if (find_model(e, user, &g->steps[i]) != NULL || is_on_other_machine(&g->steps[i]))
                         continue;

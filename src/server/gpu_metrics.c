@@ -229,34 +229,24 @@ static void put_gpu(struct json_writer *w, const struct gpus *gpus, const struct
 
         (void)snprintf(capability, sizeof(capability), "%d.%d", info->major, info->minor);
         json_begin_object(w);
-        json_key(w, "device");
-        json_put_i64(w, info->device);
-        json_key(w, "name");
-        json_put_string(w, info->name);
-        json_key(w, "uuid");
-        json_put_string(w, info->uuid);
-        json_key(w, "pci_bus_id");
-        json_put_string(w, info->pci_bus_id);
-        json_key(w, "compute_capability");
-        json_put_string(w, capability);
-        json_key(w, "memory_total_bytes");
-        json_put_u64(w, info->total_bytes);
+        json_member_i64(w, "device", info->device);
+        json_member_string(w, "name", info->name);
+        json_member_string(w, "uuid", info->uuid);
+        json_member_string(w, "pci_bus_id", info->pci_bus_id);
+        json_member_string(w, "compute_capability", capability);
+        json_member_u64(w, "memory_total_bytes", info->total_bytes);
         put_known(w, readings);
-        json_key(w, "pool_total_bytes");
-        json_put_u64(w, usage.total_bytes);
-        json_key(w, "pool_used_bytes");
-        json_put_u64(w, usage.used_bytes);
+        json_member_u64(w, "pool_total_bytes", usage.total_bytes);
+        json_member_u64(w, "pool_used_bytes", usage.used_bytes);
         json_end_object(w);
 }
 
 void gpu_metrics_print_json(struct gpu_metrics *m, struct strbuf *out) {
         const struct gpus *gpus = m->options.gpus;
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
-        json_key(&w, "gpus");
-        json_begin_array(&w);
+        json_member_array(&w, "gpus");
         mutex_lock(&m->lock);
         for (size_t i = 0; i < gpus_count(gpus); i++)
                 put_gpu(&w, gpus, gpus_at(gpus, i), &m->readings[i]);

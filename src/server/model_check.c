@@ -98,7 +98,7 @@ static void on_mistake(void *owner, struct error *err) {
 }
 
 static struct error *read_config(struct model_check *c) {
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = MODEL_CONFIG_TEXT_MAX_BYTES };
 
         if (c->config_path == NULL && !c->options->auto_complete)
                 return error_new(ERR_NOT_FOUND,
@@ -107,7 +107,6 @@ static struct error *read_config(struct model_check *c) {
                 c->config = model_config_new();
                 return NULL;
         }
-        strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
         TRY(file_read(c->config_path, MODEL_CONFIG_TEXT_MAX_BYTES, &text));
         return model_config_read_all(&c->review, strbuf_str(&text), &c->config);
 }
@@ -166,7 +165,6 @@ static void explain_backend(struct model_check *c, const struct error *err, cons
         const char *advice = config_notes_of_backend(backend);
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         strbuf_printf(&text,
                       "needs the compiled backend libtriton_%s.so in --backend-directory=%s (",
                       backend, c->options->backend_directory);
@@ -488,12 +486,10 @@ void model_check_done(struct model_check *c) {
 }
 
 static struct error *print_config(const struct model_check *c, struct json_writer *w) {
-        AUTO_STRBUF json = { 0 };
+        AUTO_STRBUF json = { .max = MODEL_CONFIG_ARENA_MAX_BYTES };
 
-        strbuf_init(&json, MODEL_CONFIG_ARENA_MAX_BYTES);
         TRY(model_config_print_json(c->config, MODEL_CONFIG_VERSION, &json));
-        json_key(w, "config");
-        json_put_raw(w, strbuf_str(&json));
+        json_member_raw(w, "config", strbuf_str(&json));
         return NULL;
 }
 
@@ -526,12 +522,10 @@ static struct error *print_plan(const struct model_check *c, struct json_writer 
         TRY(batch_members_read(c->config, &m));
         err = m.are_given ? make_plan(c->config, &m, &plan) : NULL;
         if (err == NULL && m.are_given) {
-                json_key(w, "batch_plan");
-                json_begin_array(w);
+                json_member_array(w, "batch_plan");
                 for (uint32_t n = 1; n <= MIN(plan.max_rows, (uint32_t)MAX_PRINTED_PLANS); n++) {
                         AUTO_STRBUF text = { 0 };
 
-                        strbuf_init(&text, 0);
                         batch_sizes_print(&plan, n, &text);
                         strbuf_spoil(w->out, &text);
                         json_put_str(w, strbuf_str(&text));
@@ -554,8 +548,7 @@ struct error *model_check_print(const struct model_check *c, struct json_writer 
         json_key(w, "notes");
         problem_list_print(&c->notes, w);
         if (c->problems.n_errors == 0) {
-                json_key(w, "versions");
-                json_begin_array(w);
+                json_member_array(w, "versions");
                 for (size_t i = 0; i < c->versions.n_versions; i++)
                         json_put_i64(w, c->versions.versions[i]);
                 json_end_array(w);

@@ -87,22 +87,16 @@ void problem_list_sort(struct problem_list *l) {
 
 static void print_problem(const struct problem *p, struct json_writer *w) {
         json_begin_object(w);
-        json_key(w, "severity");
-        json_put_string(w, p->severity);
-        json_key(w, "file");
-        json_put_string(w, p->file);
+        json_member_string(w, "severity", p->severity);
+        json_member_string(w, "file", p->file);
         if (p->line > 0) {
-                json_key(w, "line");
-                json_put_u64(w, p->line);
-                json_key(w, "column");
-                json_put_u64(w, p->column);
+                json_member_u64(w, "line", p->line);
+                json_member_u64(w, "column", p->column);
         }
         if (p->field != NULL) {
-                json_key(w, "field");
-                json_put_string(w, p->field);
+                json_member_string(w, "field", p->field);
         }
-        json_key(w, "message");
-        json_put_string(w, p->message);
+        json_member_string(w, "message", p->message);
         json_end_object(w);
 }
 

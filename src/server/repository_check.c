@@ -290,12 +290,9 @@ static struct error *check_path(struct check_run *r, const char *path) {
         parent = path_dirname(full);
         r->repository = is_one ? parent : clean;
         json_begin_object(&r->writer);
-        json_key(&r->writer, "path");
-        json_put_string(&r->writer, clean);
-        json_key(&r->writer, "is_model");
-        json_put_bool(&r->writer, is_one);
-        json_key(&r->writer, "models");
-        json_begin_array(&r->writer);
+        json_member_string(&r->writer, "path", clean);
+        json_member_bool(&r->writer, "is_model", is_one);
+        json_member_array(&r->writer, "models");
         if (is_one)
                 check_one(r, clean, path_basename(full));
         else
@@ -338,7 +335,6 @@ struct error *repository_check(const struct server_options *options, const char 
         int32_t               *gpus = NULL;
         struct error          *err;
 
-        strbuf_init(&json, 0);
         r.options.min_compute_capability = options->min_compute_capability;
         err = find_gpus(options, &gpus, &r.options.n_gpus);
         r.options.gpus = gpus;

@@ -44,14 +44,11 @@ static void print_stage(struct json_writer *w, const char *name, struct model *m
         AUTO_CHARS version = mem_printf("%lld", model != NULL ? (long long)model->version : 0);
 
         json_begin_object(w);
-        json_key(w, "name");
-        json_put_string(w, name);
+        json_member_string(w, "name", name);
         if (model != NULL) {
-                json_key(w, "version");
-                json_put_string(w, version);
+                json_member_string(w, "version", version);
         }
-        json_key(w, "ready");
-        json_put_bool(w, is_ready);
+        json_member_bool(w, "ready", is_ready);
         json_end_object(w);
 }
 
@@ -115,7 +112,7 @@ static void print_names(struct server *s, struct json_writer *w, struct model *f
 struct error *server_model_chain(struct server *s, const char *name, int64_t version,
                                  struct message **ret) {
         AUTO_STRBUF         out = { 0 };
-        struct json_writer  w;
+        struct json_writer  w = { .out = &out };
         struct model       *model;
         struct step_models *bound;
         uint32_t            max_batch;
@@ -127,20 +124,15 @@ struct error *server_model_chain(struct server *s, const char *name, int64_t ver
         }
         bound = composed_model_get(chain_of(model));
         max_batch = bound != NULL ? chain_plan_max_batch(bound->plan) : model->io->max_batch_size;
-        strbuf_init(&out, 0);
-        json_writer_init(&w, &out);
         json_begin_object(&w);
-        json_key(&w, "name");
-        json_put_string(&w, model->name);
-        json_key(&w, "stages");
-        json_begin_array(&w);
+        json_member_string(&w, "name", model->name);
+        json_member_array(&w, "stages");
         if (bound != NULL)
                 print_plan(&w, bound->plan);
         else
                 print_names(s, &w, model);
         json_end_array(&w);
-        json_key(&w, "max_batch_size");
-        json_put_u64(&w, max_batch);
+        json_member_u64(&w, "max_batch_size", max_batch);
         json_end_object(&w);
         step_models_unref(bound);
         model_unref(model);
@@ -148,12 +140,9 @@ struct error *server_model_chain(struct server *s, const char *name, int64_t ver
 }
 
 static void print_pair(struct json_writer *w, const char *key, uint64_t count, uint64_t ns) {
-        json_key(w, key);
-        json_begin_object(w);
-        json_key(w, "count");
-        json_put_u64(w, count);
-        json_key(w, "ns");
-        json_put_u64(w, ns);
+        json_member_object(w, key);
+        json_member_u64(w, "count", count);
+        json_member_u64(w, "ns", ns);
         json_end_object(w);
 }
 
@@ -162,8 +151,7 @@ void server_chain_print_statistics(struct json_writer *w, const struct model *mo
 
         if (c == NULL)
                 return;
-        json_key(w, "chain");
-        json_begin_object(w);
+        json_member_object(w, "chain");
         print_pair(w, "success", atomic_load(&c->metrics->n_success),
                    atomic_load(&c->metrics->success_ns));
         print_pair(w, "fail", atomic_load(&c->metrics->n_failure),

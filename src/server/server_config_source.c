@@ -20,20 +20,18 @@ static void ignore_mistake(void *owner, struct error *err) {
 }
 
 static void print_lines(struct json_writer *w, const struct pb_text_review *review) {
-        json_key(w, "lines");
-        json_begin_object(w);
+        json_member_object(w, "lines");
         for (size_t i = 0; i < review->n_places; i++)
                 json_member_u64(w, review->places[i].path, review->places[i].place.line);
         json_end_object(w);
 }
 
 static struct error *print_file(struct json_writer *w, const char *path, bool is_changed) {
-        AUTO_STRBUF           text = { 0 };
+        AUTO_STRBUF           text = { .max = MODEL_CONFIG_TEXT_MAX_BYTES };
         struct pb_text_review review;
         AUTO_MODEL_CONFIG     config = NULL;
         struct error         *err;
 
-        strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
         TRY(file_read(path, MODEL_CONFIG_TEXT_MAX_BYTES, &text));
         pb_text_review_init(&review, ignore_mistake, NULL);
         err = model_config_read_all(&review, strbuf_str(&text), &config);
@@ -76,14 +74,12 @@ struct error *server_model_config_source(struct server *s, const char *name, int
                                          struct message **ret) {
         AUTO_STRBUF        out = { 0 };
         AUTO_CHARS         path = NULL;
-        struct json_writer w;
+        struct json_writer w = { .out = &out };
         struct model      *model;
         struct error      *err;
         bool               is_changed;
 
         TRY(server_get_model(s, name, version, &model));
-        strbuf_init(&out, 0);
-        json_writer_init(&w, &out);
         err = repo_find_config_file(s->repo, name, version, &path, &is_changed);
         if (err == NULL)
                 err = print_source(&w, model, path, is_changed);

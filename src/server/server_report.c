@@ -66,7 +66,6 @@ static void log_and_free(struct report_table *t) {
         AUTO_STRBUF out = { 0 };
         size_t      widths[MAX_COLUMNS] = { 0 };
 
-        strbuf_init(&out, 0);
         for (size_t r = 0; r < t->n_rows; r++)
                 for (size_t c = 0; c < t->n_columns; c++)
                         widths[c] = MAX(widths[c], strlen(t->rows[r][c]));

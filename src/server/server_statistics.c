@@ -18,18 +18,14 @@
 /* ---- statistics ----------------------------------------------------------------------------- */
 
 static void put_pair(struct json_writer *w, const char *key, const struct stats_pair *pair) {
-        json_key(w, key);
-        json_begin_object(w);
-        json_key(w, "count");
-        json_put_u64(w, pair->count);
-        json_key(w, "ns");
-        json_put_u64(w, pair->ns);
+        json_member_object(w, key);
+        json_member_u64(w, "count", pair->count);
+        json_member_u64(w, "ns", pair->ns);
         json_end_object(w);
 }
 
 static void print_inference_stats(struct json_writer *w, const struct model_stats_snapshot *s) {
-        json_key(w, "inference_stats");
-        json_begin_object(w);
+        json_member_object(w, "inference_stats");
         put_pair(w, "success", &s->success);
         put_pair(w, "fail", &s->fail);
         put_pair(w, "queue", &s->queue);
@@ -42,14 +38,12 @@ static void print_inference_stats(struct json_writer *w, const struct model_stat
 }
 
 static void print_response_stats(struct json_writer *w, const struct model_stats_snapshot *s) {
-        json_key(w, "response_stats");
-        json_begin_object(w);
+        json_member_object(w, "response_stats");
         for (size_t i = 0; i < s->n_responses; i++) {
                 const struct response_stats *r = &s->responses[i];
                 AUTO_CHARS                   key = mem_printf("%u", r->index);
 
-                json_key(w, key);
-                json_begin_object(w);
+                json_member_object(w, key);
                 put_pair(w, "compute_infer", &r->compute_infer);
                 put_pair(w, "compute_output", &r->compute_output);
                 put_pair(w, "success", &r->success);
@@ -62,8 +56,7 @@ static void print_response_stats(struct json_writer *w, const struct model_stats
 }
 
 static void print_batch_stats(struct json_writer *w, const struct model_stats_snapshot *s) {
-        json_key(w, "batch_stats");
-        json_begin_array(w);
+        json_member_array(w, "batch_stats");
         for (size_t i = 0; i < s->n_batches; i++) {
                 json_begin_object(w);
                 json_member_u64(w, "batch_size", s->batches[i].batch_size);
@@ -76,14 +69,11 @@ static void print_batch_stats(struct json_writer *w, const struct model_stats_sn
 }
 
 static void print_memory(struct json_writer *w, const struct model_stats_snapshot *s) {
-        json_key(w, "memory_usage");
-        json_begin_array(w);
+        json_member_array(w, "memory_usage");
         for (size_t i = 0; i < s->n_memory; i++) {
                 json_begin_object(w);
-                json_key(w, "type");
-                json_put_string(w, s->memory[i].type);
-                json_key(w, "id");
-                json_put_i64(w, s->memory[i].id);
+                json_member_string(w, "type", s->memory[i].type);
+                json_member_i64(w, "id", s->memory[i].id);
                 json_member_u64(w, "byte_size", s->memory[i].byte_size);
                 json_end_object(w);
         }
@@ -94,8 +84,7 @@ static void print_member(void *writer, const char *name, const struct member_cou
         struct json_writer *w = writer;
 
         json_begin_object(w);
-        json_key(w, "name");
-        json_put_string(w, name);
+        json_member_string(w, "name", name);
         json_member_u64(w, "min_rows", atomic_load(&m->min_rows));
         json_member_u64(w, "max_rows", atomic_load(&m->max_rows));
         json_member_u64(w, "instances", atomic_load(&m->n_instances));
@@ -112,8 +101,7 @@ static void print_members(struct json_writer *w, const struct model *model) {
 
         if (counts == NULL || !batch_counts_have_members(counts))
                 return;
-        json_key(w, "members");
-        json_begin_array(w);
+        json_member_array(w, "members");
         batch_counts_visit(counts, print_member, w);
         json_end_array(w);
 }
@@ -124,10 +112,8 @@ static void print_statistics(struct json_writer *w, const struct model *model) {
 
         model_stats_read(model->stats, &s);
         json_begin_object(w);
-        json_key(w, "name");
-        json_put_string(w, model->name);
-        json_key(w, "version");
-        json_put_string(w, version);
+        json_member_string(w, "name", model->name);
+        json_member_string(w, "version", version);
         json_member_u64(w, "last_inference", s.last_inference_ms);
         json_member_u64(w, "inference_count", s.inference_count);
         json_member_u64(w, "execution_count", s.execution_count);
@@ -144,18 +130,15 @@ static void print_statistics(struct json_writer *w, const struct model *model) {
 struct error *server_model_statistics(struct server *s, const char *name, int64_t version,
                                       struct message **ret) {
         AUTO_STRBUF        out = { 0 };
-        struct json_writer w;
+        struct json_writer w = { .out = &out };
         struct model     **models;
         size_t             n, n_printed = 0;
 
         TRY(server_check_started(s));
         TRY(repo_check_name(s->repo, name));
         n = repo_ready_models(s->repo, *name != '\0' ? name : NULL, &models);
-        strbuf_init(&out, 0);
-        json_writer_init(&w, &out);
         json_begin_object(&w);
-        json_key(&w, "model_stats");
-        json_begin_array(&w);
+        json_member_array(&w, "model_stats");
         for (size_t i = 0; i < n; i++) {
                 if (version == -1 || models[i]->version == version) {
                         print_statistics(&w, models[i]);
@@ -188,15 +171,13 @@ static void print_row(struct json_writer *w, const struct sequence_row *row) {
         else
                 json_put_u64(w, row->number);
         if (row->has_slot) {
-                json_key(w, "instance");
-                json_put_string(w, row->instance);
+                json_member_string(w, "instance", row->instance);
                 json_member_u64(w, "slot", row->slot);
         }
         json_member_u64(w, "requests", row->n_requests);
         json_member_u64(w, "age_us", row->age_ns / NS_PER_US);
         json_member_u64(w, "idle_us", row->idle_ns / NS_PER_US);
-        json_key(w, "ending");
-        json_put_bool(w, row->is_ending);
+        json_member_bool(w, "ending", row->is_ending);
         json_end_object(w);
 }
 
@@ -225,16 +206,12 @@ static uint64_t print_load(struct json_writer *w, const struct model *model, uin
         uint64_t              n_live = count.n_active + count.n_backlog, n;
 
         json_begin_object(w);
-        json_key(w, "name");
-        json_put_string(w, model->name);
-        json_key(w, "version");
-        json_put_string(w, version);
-        json_key(w, "retired");
-        json_put_bool(w, atomic_load(&model->has_retired));
+        json_member_string(w, "name", model->name);
+        json_member_string(w, "version", version);
+        json_member_bool(w, "retired", atomic_load(&model->has_retired));
         json_member_u64(w, "active", count.n_active);
         json_member_u64(w, "backlog", count.n_backlog);
-        json_key(w, "sequences");
-        json_begin_array(w);
+        json_member_array(w, "sequences");
         n = print_rows(w, s, max);
         json_end_array(w);
         json_member_u64(w, "left_out", n_live > n ? n_live - n : 0);
@@ -254,7 +231,7 @@ static struct error *nothing_found(const char *name, size_t n_loads, bool has_ve
 struct error *server_model_sequences(struct server *s, const char *name, int64_t version,
                                      struct message **ret) {
         AUTO_STRBUF        out = { 0 };
-        struct json_writer w;
+        struct json_writer w = { .out = &out };
         struct model     **loads;
         size_t             n_loads, n_printed = 0;
         uint64_t           n_rows = 0;
@@ -263,11 +240,8 @@ struct error *server_model_sequences(struct server *s, const char *name, int64_t
         TRY(server_check_started(s));
         TRY(repo_check_name(s->repo, name));
         n_loads = repo_loads(s->repo, name, &loads);
-        strbuf_init(&out, 0);
-        json_writer_init(&w, &out);
         json_begin_object(&w);
-        json_key(&w, "model_sequences");
-        json_begin_array(&w);
+        json_member_array(&w, "model_sequences");
         for (size_t i = 0; i < n_loads; i++) {
                 bool is_requested = version == -1 || loads[i]->version == version;
 
@@ -308,8 +282,7 @@ static void print_instance(struct backend_instance *in, void *userp) {
         }
         err = backend_instance_stacks(in, &stacks);
         json_begin_object(&p->w);
-        json_key(&p->w, "name");
-        json_put_string(&p->w, in->name);
+        json_member_string(&p->w, "name", in->name);
         json_key(&p->w, err != NULL ? "error" : "process");
         if (err != NULL)
                 json_put_string(&p->w, err->message);
@@ -323,16 +296,12 @@ static void print_stacks(struct stacks_printer *p, struct model *model) {
         AUTO_CHARS version = mem_printf("%lld", (long long)model->version);
 
         json_begin_object(&p->w);
-        json_key(&p->w, "name");
-        json_put_string(&p->w, model->name);
-        json_key(&p->w, "version");
-        json_put_string(&p->w, version);
-        json_key(&p->w, "instances");
-        json_begin_array(&p->w);
+        json_member_string(&p->w, "name", model->name);
+        json_member_string(&p->w, "version", version);
+        json_member_array(&p->w, "instances");
         model_instances_visit(loaded_model_of(model), print_instance, p);
         json_end_array(&p->w);
-        json_key(&p->w, "left_out");
-        json_put_u64(&p->w, p->n_left_out);
+        json_member_u64(&p->w, "left_out", p->n_left_out);
         json_end_object(&p->w);
 }
 
@@ -352,7 +321,6 @@ struct error *server_model_stacks(struct server *s, const char *name, int64_t ve
                                 "stacks could be read",
                                 name);
         if (err == NULL) {
-                strbuf_init(&out, 0);
                 json_writer_init(&p.w, &out);
                 print_stacks(&p, model);
                 err = message_new_take(&out, ret);

@@ -35,17 +35,12 @@ static const char *const extensions[] = {
 
 struct error *server_metadata(struct server *s, struct message **ret) {
         AUTO_STRBUF        out = { 0 };
-        struct json_writer w;
+        struct json_writer w = { .out = &out };
 
-        strbuf_init(&out, 0);
-        json_writer_init(&w, &out);
         json_begin_object(&w);
-        json_key(&w, "name");
-        json_put_string(&w, s->id);
-        json_key(&w, "version");
-        json_put_string(&w, SERVER_VERSION);
-        json_key(&w, "extensions");
-        json_begin_array(&w);
+        json_member_string(&w, "name", s->id);
+        json_member_string(&w, "version", SERVER_VERSION);
+        json_member_array(&w, "extensions");
         for (size_t i = 0; i < ARRAY_LEN(extensions); i++)
                 json_put_string(&w, extensions[i]);
         json_end_array(&w);
@@ -60,12 +55,9 @@ static void print_tensors(struct json_writer *w, const struct model_io *tensors,
                 const struct model_io *t = &tensors[i];
 
                 json_begin_object(w);
-                json_key(w, "name");
-                json_put_string(w, t->name);
-                json_key(w, "datatype");
-                json_put_string(w, data_type_name(t->type));
-                json_key(w, "shape");
-                json_begin_array(w);
+                json_member_string(w, "name", t->name);
+                json_member_string(w, "datatype", data_type_name(t->type));
+                json_member_array(w, "shape");
                 if (is_batched)
                         json_put_i64(w, -1);
                 for (uint32_t d = 0; d < t->n_dims; d++)
@@ -105,21 +97,18 @@ static void print_outputs(struct json_writer *w, const struct model *model) {
 struct error *server_model_metadata(struct server *s, const char *name, int64_t version,
                                     struct message **ret) {
         AUTO_STRBUF                   out = { 0 };
-        struct json_writer            w;
+        struct json_writer            w = { .out = &out };
         struct model                 *model;
         const Inference__ModelConfig *pb;
 
-        strbuf_init(&out, 0);
         TRY(server_get_model(s, name, version, &model));
         pb = model->config->pb;
-        json_writer_init(&w, &out);
         json_begin_object(&w);
-        json_key(&w, "name");
-        json_put_string(&w, model->name);
+        json_member_string(&w, "name", model->name);
         json_key(&w, "versions");
         print_versions(s, model, version, &w);
-        json_key(&w, "platform");
-        json_put_string(&w, config_text_is_set(pb->platform) ? pb->platform : pb->backend);
+        json_member_string(&w, "platform",
+                           config_text_is_set(pb->platform) ? pb->platform : pb->backend);
         json_key(&w, "inputs");
         print_tensors(&w, model->io->inputs, model->io->n_inputs, model->io->max_batch_size > 0);
         json_key(&w, "outputs");
@@ -135,7 +124,6 @@ struct error *server_model_config(struct server *s, const char *name, int64_t ve
         struct model *model;
         struct error *err;
 
-        strbuf_init(&out, 0);
         TRY(server_get_model(s, name, version, &model));
         err = model_print_config(model, config_version, &out);
         model_unref(model);
@@ -147,7 +135,6 @@ struct error *server_model_index(struct server *s, bool only_ready, struct messa
         struct repo_index index;
 
         TRY(server_check_started(s));
-        strbuf_init(&out, 0);
         repo_index_read(s->repo, only_ready, &index);
         repo_index_print(&index, &out);
         repo_index_done(&index);
@@ -155,9 +142,8 @@ struct error *server_model_index(struct server *s, bool only_ready, struct messa
 }
 
 struct error *server_gpus(struct server *s, struct message **ret) {
-        struct strbuf out;
+        struct strbuf out = { 0 };
 
-        strbuf_init(&out, 0);
         core_metrics_print_gpus(s->core, &out);
         return message_new_take(&out, ret);
 }

@@ -100,26 +100,21 @@ static struct error *read_xml(struct str xml, const char *place, struct store_ke
 /* Sends the form; `signer` NULL: without a signature. */
 static struct error *ask_sts(const struct aws_setup *s, const struct strbuf *form,
                              const struct aws_signer *signer, struct store_keys **ret) {
-        AUTO_CHARS           place = token_place(s->sts_url);
-        AUTO_CHARS           url = mem_printf("%s/", s->sts_url);
-        struct store_request r;
-        struct store_answer  a;
-        struct error        *err = strbuf_check(form, "a request for keys");
+        AUTO_CHARS         place = token_place(s->sts_url);
+        AUTO_CHARS         url = mem_printf("%s/", s->sts_url);
+        AUTO_STORE_REQUEST r = { 0 };
+        AUTO_STORE_ANSWER  a = { 0 };
+        struct error      *err = NULL;
 
-        if (err != NULL)
-                return err;
+        TRY(strbuf_check(form, "a request for keys"));
         token_request_init(&r, "POST", url, TOKEN_SERVER_TIMEOUT_MS);
         token_request_set_form(&r, form);
         if (signer != NULL)
                 err = sign_aws(signer, &r);
         if (err == NULL)
                 err = token_server_ask(&r, &a, NULL);
-        store_request_done(&r);
-        if (err != NULL)
-                return error_wrap(err, "the role '%s'", s->role_arn);
-        err = read_xml(strbuf_str(&a.body), place, ret);
-        store_answer_done(&a);
-        return err;
+        TRY(error_wrap(err, "the role '%s'", s->role_arn));
+        return read_xml(strbuf_str(&a.body), place, ret);
 }
 
 static void put_role(const struct aws_setup *s, const char *action, struct strbuf *form) {
@@ -147,9 +142,8 @@ static struct error *take_role(const struct aws_setup *s, const struct store_key
         const struct aws_signer signer = {
                 .keys = base, .region = s->region, .service = "sts", .now_ns = now_ns
         };
-        AUTO_STRBUF form;
+        AUTO_STRBUF form = { .max = MAX_FORM_BYTES };
 
-        strbuf_init(&form, MAX_FORM_BYTES);
         put_role(s, "AssumeRole", &form);
         if (s->external_id != NULL)
                 url_put_parameter(&form, "ExternalId", s->external_id);
@@ -159,11 +153,10 @@ static struct error *take_role(const struct aws_setup *s, const struct store_key
 /* ---- containers ---------------------------------------------------------------------------- */
 
 static struct error *get_of_container(const struct aws_setup *s, struct store_keys **ret) {
-        AUTO_CHARS           place = token_place(s->container_url);
-        AUTO_SECRET          token = NULL;
-        struct store_request r;
-        struct store_answer  a;
-        struct error        *err;
+        AUTO_CHARS         place = token_place(s->container_url);
+        AUTO_SECRET        token = NULL;
+        AUTO_STORE_REQUEST r = { 0 };
+        AUTO_STORE_ANSWER  a = { 0 };
 
         if (s->container_token_file != NULL)
                 TRY(token_file_read("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
@@ -176,27 +169,19 @@ static struct error *get_of_container(const struct aws_setup *s, struct store_ke
         token_request_init(&r, "GET", s->container_url, TOKEN_METADATA_TIMEOUT_MS);
         if (token != NULL)
                 store_request_add(&r, "authorization", token);
-        err = token_server_ask(&r, &a, NULL);
-        store_request_done(&r);
-        if (err != NULL)
-                return err;
-        err = read_json(strbuf_str(&a.body), place, ret);
-        store_answer_done(&a);
-        return err;
+        TRY(token_server_ask(&r, &a, NULL));
+        return read_json(strbuf_str(&a.body), place, ret);
 }
 
 /* ---- the metadata service of an instance, version 2 ---------------------------------------- */
 
 static struct error *ask_instance(const char *method, const char *url, const char *header,
                                   const char *value, struct store_answer *ret, int *ret_status) {
-        struct store_request r;
-        struct error        *err;
+        AUTO_STORE_REQUEST r = { 0 };
 
         token_request_init(&r, method, url, TOKEN_METADATA_TIMEOUT_MS);
         store_request_add(&r, header, value);
-        err = token_server_ask(&r, ret, ret_status);
-        store_request_done(&r);
-        return err;
+        return token_server_ask(&r, ret, ret_status);
 }
 
 /* The first line of a text without control characters; NULL when there is none. */
@@ -214,11 +199,10 @@ static char *first_line(struct str text) {
 }
 
 static struct error *get_role(const char *url, const char *token, char **ret, int *ret_status) {
-        struct store_answer a;
+        AUTO_STORE_ANSWER a = { 0 };
 
         TRY(ask_instance("GET", url, "x-aws-ec2-metadata-token", token, &a, ret_status));
         *ret = first_line(strbuf_str(&a.body));
-        store_answer_done(&a);
         if (*ret != NULL && strlen(*ret) <= MAX_ROLE_BYTES)
                 return NULL;
         free(STEAL(*ret));
@@ -228,32 +212,27 @@ static struct error *get_role(const char *url, const char *token, char **ret, in
 
 static struct error *get_with_token(const char *base, const char *token, struct store_keys **ret,
                                     int *ret_status) {
-        AUTO_CHARS  list = mem_printf("%s/latest/meta-data/iam/security-credentials/", base);
-        AUTO_CHARS  role = NULL;
-        AUTO_STRBUF url;
-        struct store_answer a;
-        struct error       *err;
-        int                 status; /* beyond the name of the role, each failure counts */
+        AUTO_CHARS        list = mem_printf("%s/latest/meta-data/iam/security-credentials/", base);
+        AUTO_CHARS        role = NULL;
+        AUTO_STRBUF       url = { 0 };
+        AUTO_STORE_ANSWER a = { 0 };
+        int               status; /* beyond the name of the role, each failure counts */
 
-        strbuf_init(&url, 0);
         TRY(get_role(list, token, &role, ret_status));
         strbuf_puts(&url, list);
         url_encode(str_of(role), false, &url);
         TRY(ask_instance("GET", strbuf_cstr(&url), "x-aws-ec2-metadata-token", token, &a, &status));
-        err = read_json(strbuf_str(&a.body), strbuf_cstr(&url), ret);
-        store_answer_done(&a);
-        return err;
+        return read_json(strbuf_str(&a.body), strbuf_cstr(&url), ret);
 }
 
 static struct error *ask_all(const char *base, struct store_keys **ret, int *ret_status) {
-        AUTO_CHARS          url = mem_printf("%s/latest/api/token", base);
-        AUTO_SECRET         token = NULL;
-        struct store_answer a;
+        AUTO_CHARS        url = mem_printf("%s/latest/api/token", base);
+        AUTO_SECRET       token = NULL;
+        AUTO_STORE_ANSWER a = { 0 };
 
         TRY(ask_instance("PUT", url, "x-aws-ec2-metadata-token-ttl-seconds", "300", &a,
                          ret_status));
         token = first_line(strbuf_str(&a.body));
-        store_answer_done(&a);
         if (token == NULL) {
                 *ret_status = 404; /* some other server has this address */
                 return error_new(ERR_INVALID_ARG, "%s: the answer is not a token", url);
@@ -261,20 +240,11 @@ static struct error *ask_all(const char *base, struct store_keys **ret, int *ret
         return get_with_token(base, token, ret, ret_status);
 }
 
-/* True when the service is not there, is turned off, or has no role: the end of the list of sources. */
-static bool is_absent(int status) {
-        return status == 0 || (status >= 400 && status < 500 && status != 429);
-}
-
 static struct error *get_of_instance(const struct aws_setup *s, struct store_keys **ret) {
         int           status = 500;
         struct error *err = ask_all(s->instance_url, ret, &status);
 
-        if (err == NULL || s->is_required || !is_absent(status))
-                return err;
-        error_free(err);
-        *ret = store_keys_new(STORE_KEYS_NONE, STR_LIT(""), STR_LIT(""), STR_LIT(""), CLOCK_NEVER);
-        return NULL;
+        return token_end_sources(err, status, s->is_required, ret);
 }
 
 /* ---- all sources --------------------------------------------------------------------------- */
@@ -290,7 +260,7 @@ static struct error *get_of_source(const struct aws_setup *s, struct store_keys 
         case AWS_INSTANCE: return get_of_instance(s, ret);
         case AWS_ANONYMOUS: break;
         }
-        *ret = store_keys_new(STORE_KEYS_NONE, STR_LIT(""), STR_LIT(""), STR_LIT(""), CLOCK_NEVER);
+        *ret = store_keys_anonymous();
         return NULL;
 }
 

@@ -6,8 +6,6 @@
 #include "store/secret.h"
 #include "store/url_parts.h"
 
-#include <strings.h>
-
 #define CONTAINER_HOST "http://169.254.170.2"
 #define INSTANCE_HOST "http://169.254.169.254"
 #define DEFAULT_REGION "us-east-1"
@@ -27,11 +25,6 @@ static const char *get(const struct search *s, enum store_variable v) {
         return store_environment_get(s->environment, v);
 }
 
-/* NULL for an empty text. */
-static char *copy(const char *text) {
-        return text != NULL && text[0] != '\0' ? mem_strdup(text) : NULL;
-}
-
 static char *copy_value(const struct aws_value *v) {
         return mem_strndup(v->text.ptr, v->text.len);
 }
@@ -47,7 +40,7 @@ static struct error *try_entry(struct search *s) {
         const struct credential_entry *e = s->entry;
 
         if (e->region[0] != '\0')
-                s->setup.region = copy(e->region);
+                s->setup.region = secret_copy(e->region);
         if (e->key_id[0] == '\0' && e->secret_key[0] == '\0')
                 return NULL;
         if (e->key_id[0] == '\0' || e->secret_key[0] == '\0')
@@ -57,9 +50,9 @@ static struct error *try_entry(struct search *s) {
                         e->key_id[0] != '\0' ? "key_id" : "secret_key",
                         e->key_id[0] != '\0' ? "secret_key" : "key_id");
         s->setup.source = AWS_STATIC;
-        s->setup.key_id = copy(e->key_id);
-        s->setup.secret = copy(e->secret_key);
-        s->setup.token = copy(e->session_token);
+        s->setup.key_id = secret_copy(e->key_id);
+        s->setup.secret = secret_copy(e->secret_key);
+        s->setup.token = secret_copy(e->session_token);
         s->is_found = true;
         return NULL;
 }
@@ -74,9 +67,9 @@ static struct error *try_variables(struct search *s) {
         if (id == NULL)
                 return missing(ENV_AWS_SECRET_ACCESS_KEY, ENV_AWS_ACCESS_KEY_ID);
         s->setup.source = AWS_STATIC;
-        s->setup.key_id = copy(id);
-        s->setup.secret = copy(secret);
-        s->setup.token = copy(get(s, ENV_AWS_SESSION_TOKEN));
+        s->setup.key_id = secret_copy(id);
+        s->setup.secret = secret_copy(secret);
+        s->setup.token = secret_copy(get(s, ENV_AWS_SESSION_TOKEN));
         s->is_found = true;
         return NULL;
 }
@@ -275,10 +268,10 @@ static struct error *try_web_identity(struct search *s) {
         if (role == NULL)
                 return missing(ENV_AWS_WEB_IDENTITY_TOKEN_FILE, ENV_AWS_ROLE_ARN);
         s->setup.source = AWS_WEB_IDENTITY;
-        s->setup.web_token_file = copy(file);
-        s->setup.web_token_from = copy("AWS_WEB_IDENTITY_TOKEN_FILE");
-        s->setup.role_arn = copy(role);
-        s->setup.role_session_name = copy(get(s, ENV_AWS_ROLE_SESSION_NAME));
+        s->setup.web_token_file = secret_copy(file);
+        s->setup.web_token_from = secret_copy("AWS_WEB_IDENTITY_TOKEN_FILE");
+        s->setup.role_arn = secret_copy(role);
+        s->setup.role_session_name = secret_copy(get(s, ENV_AWS_ROLE_SESSION_NAME));
         s->is_found = true;
         return NULL;
 }
@@ -312,9 +305,10 @@ static struct error *try_container(struct search *s) {
                         "of this machine");
         s->setup.source = AWS_CONTAINER;
         s->setup.container_url =
-                relative != NULL ? mem_printf(CONTAINER_HOST "%s", relative) : copy(full);
-        s->setup.container_token = copy(get(s, ENV_AWS_CONTAINER_AUTHORIZATION_TOKEN));
-        s->setup.container_token_file = copy(get(s, ENV_AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE));
+                relative != NULL ? mem_printf(CONTAINER_HOST "%s", relative) : secret_copy(full);
+        s->setup.container_token = secret_copy(get(s, ENV_AWS_CONTAINER_AUTHORIZATION_TOKEN));
+        s->setup.container_token_file =
+                secret_copy(get(s, ENV_AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE));
         s->is_found = true;
         return NULL;
 }
@@ -354,22 +348,14 @@ static char *cut_slash(char *url) {
 static void take_urls(struct search *s) {
         const char *instance = get(s, ENV_AWS_EC2_METADATA_SERVICE_ENDPOINT);
 
-        s->setup.s3_url = copy(store_environment_get_first(s->environment, ENV_AWS_ENDPOINT_URL_S3,
-                                                           ENV_AWS_ENDPOINT_URL));
+        s->setup.s3_url =
+                secret_copy(store_environment_get_first(s->environment, ENV_AWS_ENDPOINT_URL_S3,
+                                                        ENV_AWS_ENDPOINT_URL));
         s->setup.sts_url =
-                copy(store_environment_get_first(s->environment, ENV_AWS_ENDPOINT_URL_STS,
-                                                 ENV_AWS_ENDPOINT_URL));
-        s->setup.instance_url = cut_slash(copy(instance != NULL ? instance : INSTANCE_HOST));
+                secret_copy(store_environment_get_first(s->environment, ENV_AWS_ENDPOINT_URL_STS,
+                                                        ENV_AWS_ENDPOINT_URL));
+        s->setup.instance_url = cut_slash(secret_copy(instance != NULL ? instance : INSTANCE_HOST));
         s->setup.is_required = instance != NULL;
-}
-
-static struct error *check_url(const char *url, const char *name) {
-        struct url_parts p;
-
-        if (url_parts_read(str_of(url), &p) && p.query.len == 0)
-                return NULL;
-        return error_new(ERR_INVALID_ARG, "%s is not a URL with http:// or https:// and a host",
-                         name);
 }
 
 /* AWS's names of hosts: those in China have a domain of their own. */
@@ -403,18 +389,18 @@ static struct error *complete(struct search *s) {
                 a->role_session_name = mem_strdup(DEFAULT_SESSION_NAME);
         cut_slash(a->s3_url);
         cut_slash(a->sts_url);
-        TRY(check_url(a->s3_url, "AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL"));
-        TRY(check_url(a->sts_url, "AWS_ENDPOINT_URL_STS or AWS_ENDPOINT_URL"));
-        return check_url(a->instance_url, "AWS_EC2_METADATA_SERVICE_ENDPOINT");
+        TRY(url_check(a->s3_url, "AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL"));
+        TRY(url_check(a->sts_url, "AWS_ENDPOINT_URL_STS or AWS_ENDPOINT_URL"));
+        return url_check(a->instance_url, "AWS_EC2_METADATA_SERVICE_ENDPOINT");
 }
 
 static struct error *search(struct search *s) {
         TRY(aws_files_open(s->environment, &s->files));
         take_urls(s);
         if (s->entry == NULL || s->entry->region[0] == '\0')
-                s->setup.region =
-                        copy(store_environment_get_first(s->environment, ENV_AWS_DEFAULT_REGION,
-                                                         ENV_AWS_REGION));
+                s->setup.region = secret_copy(store_environment_get_first(s->environment,
+                                                                          ENV_AWS_DEFAULT_REGION,
+                                                                          ENV_AWS_REGION));
         TRY(try_all(s));
         return complete(s);
 }

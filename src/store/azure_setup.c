@@ -2,7 +2,6 @@
 #include "store/azure_setup.h"
 
 #include "base/mem.h"
-#include "base/strbuf.h"
 #include "codec/base64.h"
 #include "store/secret.h"
 #include "store/url_parts.h"
@@ -12,25 +11,12 @@
 #define METADATA_HOST "http://169.254.169.254"
 #define METADATA_PATH "/metadata/identity/oauth2/token"
 
-static char *copy(const char *text) {
-        return text != NULL && text[0] != '\0' ? mem_strdup(text) : NULL;
-}
-
 static char *join_url(const char *base, const char *path) {
         size_t len = strlen(base);
 
         while (len > 0 && base[len - 1] == '/')
                 len--;
         return mem_printf("%.*s%s", (int)len, base, path);
-}
-
-static struct error *check_url(const char *url, const char *name) {
-        struct url_parts p;
-
-        if (url_parts_read(str_of(url), &p) && p.query.len == 0)
-                return NULL;
-        return error_new(ERR_INVALID_ARG, "%s is not a URL with http:// or https:// and a host",
-                         name);
 }
 
 /* ---- the account and its host -------------------------------------------------------------- */
@@ -130,7 +116,7 @@ static struct error *use_workload(const struct store_environment *e, struct azur
         s->client_id = mem_strdup(client);
         path = mem_printf("/%s/oauth2/v2.0/token", tenant);
         s->token_url = join_url(authority != NULL ? authority : AUTHORITY, path);
-        return check_url(s->token_url, "AZURE_AUTHORITY_HOST");
+        return url_check(s->token_url, "AZURE_AUTHORITY_HOST");
 }
 
 static struct error *use_managed(const struct store_environment *e, struct azure_setup *s) {
@@ -138,19 +124,19 @@ static struct error *use_managed(const struct store_environment *e, struct azure
         const char *host = store_environment_get(e, ENV_AZURE_POD_IDENTITY_AUTHORITY_HOST);
 
         s->source = AZURE_MANAGED;
-        s->client_id = copy(store_environment_get(e, ENV_AZURE_CLIENT_ID));
-        s->identity_header = copy(store_environment_get(e, ENV_IDENTITY_HEADER));
+        s->client_id = secret_copy(store_environment_get(e, ENV_AZURE_CLIENT_ID));
+        s->identity_header = secret_copy(store_environment_get(e, ENV_IDENTITY_HEADER));
         s->is_required = endpoint != NULL || host != NULL;
         if (endpoint != NULL && s->identity_header == NULL)
                 return error_new_text(ERR_INVALID_ARG,
                                       "IDENTITY_ENDPOINT is set, but IDENTITY_HEADER is not");
         if (endpoint != NULL) {
                 s->identity_url = mem_strdup(endpoint);
-                return check_url(s->identity_url, "IDENTITY_ENDPOINT");
+                return url_check(s->identity_url, "IDENTITY_ENDPOINT");
         }
         free(STEAL(s->identity_header));
         s->identity_url = join_url(host != NULL ? host : METADATA_HOST, METADATA_PATH);
-        return check_url(s->identity_url, "AZURE_POD_IDENTITY_AUTHORITY_HOST");
+        return url_check(s->identity_url, "AZURE_POD_IDENTITY_AUTHORITY_HOST");
 }
 
 static struct error *choose_source(const struct store_environment *e,

@@ -14,26 +14,20 @@
 #define MACHINE_VERSION "2018-02-01"
 #define SERVICE_VERSION "2019-08-01"
 
-/* Sends the request, and frees it. */
 static struct error *ask_oauth(struct store_request *r, const char *place, uint64_t now_ns,
                                struct store_keys **ret, int *ret_status) {
-        struct store_answer a;
-        struct error       *err = token_server_ask(r, &a, ret_status);
+        AUTO_STORE_ANSWER a = { 0 };
 
-        store_request_done(r);
-        if (err != NULL)
-                return err;
-        err = token_read_oauth(strbuf_str(&a.body), place, now_ns, ret);
-        store_answer_done(&a);
-        return err;
+        TRY(token_server_ask(r, &a, ret_status));
+        return token_read_oauth(strbuf_str(&a.body), place, now_ns, ret);
 }
 
 static struct error *get_by_workload(const struct azure_setup *s, uint64_t now_ns,
                                      struct store_keys **ret) {
-        AUTO_CHARS           place = token_place(s->token_url);
-        AUTO_SECRET_BUF      form;
-        AUTO_SECRET          token = NULL;
-        struct store_request r;
+        AUTO_CHARS         place = token_place(s->token_url);
+        AUTO_SECRET_BUF    form;
+        AUTO_SECRET        token = NULL;
+        AUTO_STORE_REQUEST r = { 0 };
 
         secret_buf_init(&form, FORM_BYTES, MAX_FORM_BYTES);
         TRY(token_file_read("AZURE_FEDERATED_TOKEN_FILE", s->token_file, &token));
@@ -51,9 +45,9 @@ static struct error *get_by_workload(const struct azure_setup *s, uint64_t now_n
 
 static struct error *ask_identity(const struct azure_setup *s, uint64_t now_ns,
                                   struct store_keys **ret, int *ret_status) {
-        AUTO_CHARS           place = token_place(s->identity_url);
-        bool                 is_service = s->identity_header != NULL;
-        struct store_request r;
+        AUTO_CHARS         place = token_place(s->identity_url);
+        bool               is_service = s->identity_header != NULL;
+        AUTO_STORE_REQUEST r = { 0 };
 
         token_request_init(&r, "GET", s->identity_url, TOKEN_METADATA_TIMEOUT_MS);
         token_request_put_query(&r, "api-version", is_service ? SERVICE_VERSION : MACHINE_VERSION);
@@ -71,13 +65,8 @@ static struct error *get_by_identity(const struct azure_setup *s, uint64_t now_n
                                      struct store_keys **ret) {
         int           status = 500;
         struct error *err = ask_identity(s, now_ns, ret, &status);
-        bool          is_absent = status == 0 || (status >= 400 && status < 500 && status != 429);
 
-        if (err == NULL || s->is_required || !is_absent)
-                return err;
-        error_free(err);
-        *ret = store_keys_new(STORE_KEYS_NONE, STR_LIT(""), STR_LIT(""), STR_LIT(""), CLOCK_NEVER);
-        return NULL;
+        return token_end_sources(err, status, s->is_required, ret);
 }
 
 struct error *azure_token_get(const struct azure_setup *s, uint64_t now_ns,

@@ -39,11 +39,10 @@ static bool matches(struct str beginning, const struct store_url *url) {
 /* ptr NULL when none matches. */
 static struct str find_longest(struct str section, const struct store_url *url,
                                struct arena *arena) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(section);
         struct str         key, best = str_range(NULL, 0);
         size_t             best_len = 0;
 
-        json_reader_init(&r, section);
         if (json_peek(&r) != JSON_OBJECT)
                 return best;
         for (json_enter_object(&r); json_next_key(&r, arena, &key);) {
@@ -58,9 +57,8 @@ static struct str find_longest(struct str section, const struct store_url *url,
 }
 
 static bool is_type(struct str json, enum json_type type) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(json);
 
-        json_reader_init(&r, json);
         return json_peek(&r) == type;
 }
 
@@ -89,14 +87,12 @@ static struct error *find_entry(struct str text, const char *path, const struct 
                                 struct credential_entry *ret) {
         bool          is_path = url->kind == STORE_GS;
         struct error *err = json_check(text, JSON_OBJECT);
-        struct arena  arena;
+        AUTO_ARENA    arena = arena_of(MAX_FILE_BYTES);
         struct str    entry;
 
         if (err != NULL)
                 return error_wrap(err, VARIABLE ": the file '%s' is not a JSON object", path);
-        arena_init(&arena, NULL, 0, MAX_FILE_BYTES);
         entry = find_longest(json_find(text, section_of(url->kind)), url, &arena);
-        arena_done(&arena);
         if (entry.ptr == NULL)
                 return error_new(ERR_INVALID_ARG, "Cannot match credential for path  %s",
                                  url->text);

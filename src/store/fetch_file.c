@@ -104,16 +104,12 @@ static void note_head(struct fetch_file *f, const struct store_answer *a) {
         const char *kind = store_answer_header(a, "x-amz-server-side-encryption");
         const char *key = store_answer_header(a, "x-amz-server-side-encryption-customer-algorithm");
         const char *sum = store_answer_header(a, "x-amz-checksum-sha256");
-        AUTO_STRBUF bytes = { 0 };
 
-        strbuf_init(&bytes, 0);
         f->has_head = true;
         f->is_encrypted = str_starts(str_of(kind), STR_LIT("aws:")) || *key != '\0';
-        if (a->status != 200 || !base64_decode(str_of(sum), &bytes) ||
-            bytes.len != DIGEST_SHA256_BYTES)
-                return;
-        f->has_answer_sha256 = true;
-        memcpy(f->answer_sha256, bytes.ptr, bytes.len);
+        f->has_answer_sha256 =
+                a->status == 200 &&
+                base64_decode_exactly(str_of(sum), f->answer_sha256, DIGEST_SHA256_BYTES);
 }
 
 static void on_head(struct piece_transfer *t) {
@@ -248,8 +244,7 @@ static char *identity_of(const struct store_entry *e) {
         if (e->etag != NULL && *e->etag != '\0')
                 return mem_strdup(e->etag);
         text = mem_zalloc(2 * n + 1);
-        for (size_t i = 0; i < n; i++)
-                snprintf(text + 2 * i, 3, "%02x", digest[i]);
+        digest_print_hex(digest, n, text);
         return text;
 }
 

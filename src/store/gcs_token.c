@@ -38,9 +38,8 @@ static void put_base64url(struct str in, struct strbuf *out) {
 }
 
 static void put_header(const struct gcs_setup *s, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         json_member_string(&w, "alg", "RS256");
         json_member_string(&w, "typ", "JWT");
@@ -50,9 +49,8 @@ static void put_header(const struct gcs_setup *s, struct strbuf *out) {
 }
 
 static void put_claims(const struct gcs_setup *s, uint64_t now_ns, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         json_member_string(&w, "iss", s->client_email);
         json_member_string(&w, "scope", SCOPE);
@@ -65,12 +63,10 @@ static void put_claims(const struct gcs_setup *s, uint64_t now_ns, struct strbuf
 /* Writes the assertion of a service account (RFC 7523): a JSON Web Token, signed with its key. INVALID_ARG
  * when that is no key. */
 static struct error *put_assertion(const struct gcs_setup *s, uint64_t now_ns, struct strbuf *ret) {
-        AUTO_STRBUF   part, signature;
+        AUTO_STRBUF   part = { .max = MAX_FORM_BYTES }, signature = { 0 };
         struct error *err;
         size_t        start = ret->len;
 
-        strbuf_init(&part, MAX_FORM_BYTES);
-        strbuf_init(&signature, 0);
         put_header(s, &part);
         put_base64url(strbuf_str(&part), ret);
         strbuf_putc(ret, '.');
@@ -93,30 +89,23 @@ static struct error *put_assertion(const struct gcs_setup *s, uint64_t now_ns, s
 /* `authorization`: the value of a header, or NULL. */
 static struct error *ask_token_server(const struct gcs_setup *s, const struct strbuf *form,
                                       const char *authorization, struct store_answer *ret) {
-        struct store_request r;
-        struct error        *err = strbuf_check(form, "a request for a token");
+        AUTO_STORE_REQUEST r = { 0 };
 
-        if (err != NULL)
-                return err;
+        TRY(strbuf_check(form, "a request for a token"));
         token_request_init(&r, "POST", s->token_url, TOKEN_SERVER_TIMEOUT_MS);
         token_request_set_form(&r, form);
         if (authorization != NULL)
                 store_request_add(&r, "authorization", authorization);
-        err = token_server_ask(&r, ret, NULL);
-        store_request_done(&r);
-        return error_wrap(err, "the account of '%s'", s->path);
+        return error_wrap(token_server_ask(&r, ret, NULL), "the account of '%s'", s->path);
 }
 
 static struct error *exchange(const struct gcs_setup *s, const struct strbuf *form,
                               const char *authorization, uint64_t now_ns, struct store_keys **ret) {
-        AUTO_CHARS          place = token_place(s->token_url);
-        struct store_answer a;
-        struct error       *err;
+        AUTO_CHARS        place = token_place(s->token_url);
+        AUTO_STORE_ANSWER a = { 0 };
 
         TRY(ask_token_server(s, form, authorization, &a));
-        err = token_read_oauth(strbuf_str(&a.body), place, now_ns, ret);
-        store_answer_done(&a);
-        return err;
+        return token_read_oauth(strbuf_str(&a.body), place, now_ns, ret);
 }
 
 static struct error *get_of_service_account(const struct gcs_setup *s, uint64_t now_ns,
@@ -202,23 +191,17 @@ static struct error *read_impersonated(struct str json, const char *place,
 
 static struct error *impersonate(const struct gcs_setup *s, const struct store_keys *federated,
                                  struct store_keys **ret) {
-        AUTO_CHARS           place = token_place(s->impersonation_url);
-        AUTO_SECRET          bearer = mem_printf("Bearer %s", federated->secret);
-        struct store_request r;
-        struct store_answer  a;
-        struct error        *err;
+        AUTO_CHARS         place = token_place(s->impersonation_url);
+        AUTO_SECRET        bearer = mem_printf("Bearer %s", federated->secret);
+        AUTO_STORE_REQUEST r = { 0 };
+        AUTO_STORE_ANSWER  a = { 0 };
 
         token_request_init(&r, "POST", s->impersonation_url, TOKEN_SERVER_TIMEOUT_MS);
         store_request_add(&r, "authorization", bearer);
         store_request_add(&r, "content-type", "application/json");
         r.body = STR_LIT("{\"scope\":[\"" SCOPE "\"],\"lifetime\":\"3600s\"}");
-        err = token_server_ask(&r, &a, NULL);
-        store_request_done(&r);
-        if (err != NULL)
-                return error_wrap(err, "the account of '%s'", s->path);
-        err = read_impersonated(strbuf_str(&a.body), place, ret);
-        store_answer_done(&a);
-        return err;
+        TRY(error_wrap(token_server_ask(&r, &a, NULL), "the account of '%s'", s->path));
+        return read_impersonated(strbuf_str(&a.body), place, ret);
 }
 
 static struct error *exchange_subject(const struct gcs_setup *s, uint64_t now_ns,
@@ -263,39 +246,26 @@ static struct error *get_of_external(const struct gcs_setup *s, uint64_t now_ns,
 /* Other clouds have services at the same address: only Google's sends this header. */
 static struct error *ask_metadata(const struct gcs_setup *s, uint64_t now_ns,
                                   struct store_keys **ret, int *ret_status) {
-        AUTO_CHARS           url = mem_printf("%s" METADATA_PATH, s->metadata_url);
-        struct store_request r;
-        struct store_answer  a;
-        struct error        *err;
+        AUTO_CHARS         url = mem_printf("%s" METADATA_PATH, s->metadata_url);
+        AUTO_STORE_REQUEST r = { 0 };
+        AUTO_STORE_ANSWER  a = { 0 };
 
         token_request_init(&r, "GET", url, TOKEN_METADATA_TIMEOUT_MS);
         store_request_add(&r, "metadata-flavor", "Google");
-        err = token_server_ask(&r, &a, ret_status);
-        store_request_done(&r);
-        if (err != NULL)
-                return err;
-        if (strcmp(store_answer_header(&a, "metadata-flavor"), "Google") == 0) {
-                err = token_read_oauth(strbuf_str(&a.body), url, now_ns, ret);
-        } else {
-                *ret_status = 404;
-                err = error_new(ERR_INVALID_ARG,
-                                "%s: the answer is not of Google's metadata service", url);
-        }
-        store_answer_done(&a);
-        return err;
+        TRY(token_server_ask(&r, &a, ret_status));
+        if (strcmp(store_answer_header(&a, "metadata-flavor"), "Google") == 0)
+                return token_read_oauth(strbuf_str(&a.body), url, now_ns, ret);
+        *ret_status = 404;
+        return error_new(ERR_INVALID_ARG, "%s: the answer is not of Google's metadata service",
+                         url);
 }
 
 static struct error *get_of_metadata(const struct gcs_setup *s, uint64_t now_ns,
                                      struct store_keys **ret) {
         int           status = 500;
         struct error *err = ask_metadata(s, now_ns, ret, &status);
-        bool          is_absent = status == 0 || (status >= 400 && status < 500 && status != 429);
 
-        if (err == NULL || s->is_required || !is_absent)
-                return err;
-        error_free(err);
-        *ret = store_keys_new(STORE_KEYS_NONE, STR_LIT(""), STR_LIT(""), STR_LIT(""), CLOCK_NEVER);
-        return NULL;
+        return token_end_sources(err, status, s->is_required, ret);
 }
 
 struct error *gcs_token_get(const struct gcs_setup *s, uint64_t now_ns, struct store_keys **ret) {
@@ -306,6 +276,6 @@ struct error *gcs_token_get(const struct gcs_setup *s, uint64_t now_ns, struct s
         case GCS_METADATA: return get_of_metadata(s, now_ns, ret);
         case GCS_ANONYMOUS: break;
         }
-        *ret = store_keys_new(STORE_KEYS_NONE, STR_LIT(""), STR_LIT(""), STR_LIT(""), CLOCK_NEVER);
+        *ret = store_keys_anonymous();
         return NULL;
 }

@@ -38,7 +38,7 @@ static struct error *add(struct ini_reader *r, struct str key, struct str value)
 }
 
 static struct error *read_section(struct ini_reader *r, struct str line) {
-        struct str name = str_range(line.ptr + 1, line.len - 1), rest;
+        struct str name = str_skip(line, 1), rest;
 
         rest = str_split(name, ']', &name);
         name = str_trim(name);
@@ -75,14 +75,13 @@ static struct error *read_line(struct ini_reader *r, struct str raw) {
 }
 
 static struct error *read_lines(struct ini_reader *r) {
-        struct str rest = strbuf_str(&r->file->text), line;
+        struct str rest = strbuf_str(&r->file->text);
 
         if (rest.len > 0 && memchr(rest.ptr, '\0', rest.len) != NULL)
                 return error_new(ERR_INVALID_ARG, "%s: not a text file", r->file->path);
         if (str_starts(rest, STR_LIT("\xef\xbb\xbf"))) /* as editors on Windows write it */
-                rest = str_range(rest.ptr + 3, rest.len - 3);
-        while (rest.ptr != NULL) {
-                rest = str_split(rest, '\n', &line);
+                rest = str_skip(rest, 3);
+        STR_FOR_EACH(rest, '\n', line) {
                 if (line.len > 0 && line.ptr[line.len - 1] == '\r')
                         line.len--;
                 r->line++;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/list_as.h"
 
-#include "base/mem.h"
 #include "codec/base64.h"
 #include "codec/url.h"
 #include "store/xml_reader.h"
@@ -55,16 +54,6 @@ static struct error *on_element_begin(void *userp, struct str path) {
         return NULL;
 }
 
-static void read_md5(struct page *p, struct str text) {
-        AUTO_STRBUF bytes;
-
-        strbuf_init(&bytes, 64);
-        if (!base64_decode(text, &bytes) || bytes.len != STORE_LIST_MD5_BYTES)
-                return;
-        memcpy(p->md5, bytes.ptr, STORE_LIST_MD5_BYTES);
-        p->has_md5 = true;
-}
-
 /* The listing has it without the quotes that the headers ETag and If-Match have. */
 static void put_etag(struct page *p, struct str text) {
         bool is_bare = text.len > 0 && text.ptr[text.len - 1] != '"';
@@ -99,7 +88,7 @@ static void read_property(struct page *p, struct str name, struct str text) {
         else if (str_equal_nocase(name, STR_LIT("Etag")))
                 put_etag(p, text);
         else if (str_is(name, "Content-MD5"))
-                read_md5(p, text);
+                p->has_md5 = base64_decode_exactly(text, p->md5, STORE_LIST_MD5_BYTES);
         else if (str_is(name, "ResourceType"))
                 p->is_folder = str_is(text, "directory");
 }
@@ -111,7 +100,7 @@ static struct error *on_element_end(void *userp, struct str path, struct str tex
         if (str_is(path, BLOB "/Name"))
                 strbuf_put(&p->name, text.ptr, text.len);
         else if (str_starts(path, STR_LIT(PROPERTIES "/")))
-                read_property(p, str_range(path.ptr + start, path.len - start), text);
+                read_property(p, str_skip(path, start), text);
         else if (str_is(path, BLOB))
                 return add_blob(p);
         else if (str_is(path, ROOT "/NextMarker"))
@@ -120,15 +109,16 @@ static struct error *on_element_end(void *userp, struct str path, struct str tex
 }
 
 struct error *list_as_read(struct str page, struct store_list *l, struct strbuf *ret_token) {
-        struct page              p = { .list = l, .token = ret_token };
+        struct page              p = { .list = l,
+                                       .token = ret_token,
+                                       .name.max = MAX_NAME_BYTES,
+                                       .etag.max = MAX_VALUE_BYTES };
         const struct xml_handler h = { .begin = on_element_begin,
                                        .end = on_element_end,
                                        .userp = &p };
         struct error            *err;
 
         strbuf_clear(ret_token);
-        strbuf_init(&p.name, MAX_NAME_BYTES);
-        strbuf_init(&p.etag, MAX_VALUE_BYTES);
         err = xml_read(page, &h);
         strbuf_done(&p.name);
         strbuf_done(&p.etag);

@@ -58,17 +58,6 @@ static struct str *find_field(struct item *item, struct str key) {
         return str_is(key, "md5Hash") ? &item->md5 : NULL;
 }
 
-static bool read_md5(struct str text, unsigned char *ret) {
-        AUTO_STRBUF bytes;
-        bool        is_right;
-
-        strbuf_init(&bytes, 64);
-        is_right = base64_decode(text, &bytes) && bytes.len == STORE_LIST_MD5_BYTES;
-        if (is_right)
-                memcpy(ret, bytes.ptr, STORE_LIST_MD5_BYTES);
-        return is_right;
-}
-
 /* The generation stands in for an ETag that a server does not give: it changes with the contents. */
 static struct error *add_item(struct store_list *l, const struct item *item) {
         unsigned char       md5[STORE_LIST_MD5_BYTES];
@@ -83,7 +72,7 @@ static struct error *add_item(struct store_list *l, const struct item *item) {
                 return error_new(ERR_INVALID_ARG,
                                  "the object '%.*s' of the listing has no valid size",
                                  STR_ARG(item->name));
-        if (read_md5(item->md5, md5))
+        if (base64_decode_exactly(item->md5, md5, sizeof(md5)))
                 o.md5 = md5;
         return store_list_add(l, &o);
 }
@@ -143,14 +132,10 @@ static struct error *read_page(struct json_reader *r, struct store_list *l, stru
 }
 
 struct error *list_gs_read(struct str page, struct store_list *l, struct strbuf *ret_token) {
-        struct json_reader r;
-        struct arena       arena;
-        struct error      *err;
+        struct json_reader r = json_reader_of(page);
+        AUTO_ARENA         arena = arena_of(MAX_OBJECT_BYTES);
 
         strbuf_clear(ret_token);
-        arena_init(&arena, NULL, 0, MAX_OBJECT_BYTES);
-        json_reader_init(&r, page);
-        err = read_page(&r, l, &arena, ret_token);
-        arena_done(&arena);
-        return err != NULL ? err : strbuf_check(ret_token, "the token of a page");
+        TRY(read_page(&r, l, &arena, ret_token));
+        return strbuf_check(ret_token, "the token of a page");
 }

@@ -64,16 +64,13 @@ static struct error *read_name(struct page *p, struct str text) {
                 strbuf_put(&p->name, text.ptr, text.len);
                 return NULL;
         }
-        while (text.ptr != NULL) {
-                struct str part, rest = str_split(text, '+', &part);
-
+        STR_FOR_EACH(text, '+', part) {
+                if (part.ptr != text.ptr)
+                        strbuf_putc(&p->name, ' ');
                 if (!url_decode(part, &p->name))
                         return error_new_text(ERR_INVALID_ARG,
                                               "an object of the listing has a name whose escapes "
                                               "are not valid");
-                if (rest.ptr != NULL)
-                        strbuf_putc(&p->name, ' ');
-                text = rest;
         }
         return NULL;
 }
@@ -140,15 +137,17 @@ static bool is_encoded(struct str page) {
 }
 
 struct error *list_s3_read(struct str page, struct store_list *l, struct strbuf *ret_token) {
-        struct page p = { .list = l, .token = ret_token, .is_encoded = is_encoded(page) };
+        struct page              p = { .list = l,
+                                       .token = ret_token,
+                                       .is_encoded = is_encoded(page),
+                                       .name.max = MAX_NAME_BYTES,
+                                       .etag.max = MAX_VALUE_BYTES };
         const struct xml_handler h = { .begin = on_element_begin,
                                        .end = on_element_end,
                                        .userp = &p };
         struct error            *err;
 
         strbuf_clear(ret_token);
-        strbuf_init(&p.name, MAX_NAME_BYTES);
-        strbuf_init(&p.etag, MAX_VALUE_BYTES);
         err = xml_read(page, &h);
         strbuf_done(&p.name);
         strbuf_done(&p.etag);

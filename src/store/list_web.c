@@ -6,8 +6,6 @@
 #include "codec/json_reader.h"
 #include "store/store_list.h"
 
-#include <string.h>
-
 struct file_entry {
         struct str    path, etag;
         uint64_t      size;
@@ -94,30 +92,25 @@ static struct error *add(const struct file_entry *e, struct str prefix, struct s
 }
 
 static struct error *read_files(struct json_reader *r, struct str prefix, struct store_list *list) {
-        struct arena  arena;
-        struct error *err = NULL;
+        AUTO_ARENA arena = arena_of(0);
 
         if (!json_try_enter(r, JSON_ARRAY))
                 return error_new(ERR_INVALID_ARG, LIST_WEB_FILE ": 'files' is no list");
-        arena_init(&arena, NULL, 0, 0);
-        for (size_t i = 0; err == NULL && json_next_element(r); i++) {
+        for (size_t i = 0; json_next_element(r); i++) {
                 struct file_entry e;
 
-                err = read_entry(r, &arena, i, &e);
-                if (err == NULL)
-                        err = add(&e, prefix, list);
+                TRY(read_entry(r, &arena, i, &e));
+                TRY(add(&e, prefix, list));
                 arena_reset(&arena);
         }
-        arena_done(&arena);
-        return err;
+        return NULL;
 }
 
 struct error *list_web_read(struct str text, struct str prefix, struct store_list *list) {
-        struct json_reader r;
+        struct json_reader r = json_reader_of(text);
         struct str         key;
         bool               has_files = false;
 
-        json_reader_init(&r, text);
         if (!json_try_enter(&r, JSON_OBJECT))
                 return error_new(ERR_INVALID_ARG, LIST_WEB_FILE " is no JSON object");
         while (json_next_key(&r, NULL, &key)) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/piece_transfer.h"
 
-#include "base/mem.h"
 #include "store/store.h"
 #include "store/store_hub.h"
 #include "store/store_kind.h"
@@ -41,7 +40,7 @@ static void prepare(void *userp, struct store_request *r) {
 /* Without the quotes and without the mark of a weak one. */
 static struct str plain_etag(struct str etag) {
         if (str_starts(etag, STR_LIT("W/")))
-                etag = str_range(etag.ptr + 2, etag.len - 2);
+                etag = str_skip(etag, 2);
         if (etag.len >= 2 && etag.ptr[0] == '"' && etag.ptr[etag.len - 1] == '"')
                 etag = str_range(etag.ptr + 1, etag.len - 2);
         return etag;
@@ -109,7 +108,7 @@ static struct error *write_bytes(struct piece_transfer *t, struct str bytes) {
                         return error_errno(errno, "%s: unable to write '%s'", t->what, t->path);
                 t->at += (uint64_t)n;
                 atomic_fetch_add(t->done_bytes, (uint64_t)n);
-                bytes = str_range(bytes.ptr + n, bytes.len - (size_t)n);
+                bytes = str_skip(bytes, (size_t)n);
         }
         return NULL;
 }

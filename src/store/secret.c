@@ -3,6 +3,10 @@
 
 #include "base/mem.h"
 
+char *secret_copy(const char *text) {
+        return text != NULL && text[0] != '\0' ? mem_strdup(text) : NULL;
+}
+
 void secret_free(char *text) {
         if (text != NULL)
                 explicit_bzero(text, strlen(text));

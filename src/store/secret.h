@@ -10,8 +10,8 @@
 #include "base/compiler.h"
 #include "base/strbuf.h"
 
-/* NULL is fine. */
-void secret_free(char *text);
+char *secret_copy(const char *text); /* NULL for NULL and for an empty text */
+void  secret_free(char *text);       /* NULL is fine */
 /* strbuf_init() with room for `bytes`. A buffer that grows would leave a copy in freed memory. */
 void secret_buf_init(struct strbuf *b, size_t bytes, size_t max);
 void secret_buf_done(struct strbuf *b);

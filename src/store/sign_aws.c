@@ -36,9 +36,8 @@ static struct error *hash_text(struct str text, char ret[HEX_BYTES]) {
 
 /* Decoded and encoded again, so that any writer's escapes give what the service makes of them. */
 static struct error *put_path(struct signing *s) {
-        AUTO_STRBUF path;
+        AUTO_STRBUF path = { .max = MAX_TEXT_BYTES };
 
-        strbuf_init(&path, MAX_TEXT_BYTES);
         if (!url_decode(s->url.path, &path))
                 return error_new_text(ERR_INVALID_ARG,
                                       "the path of a request has a malformed escape");
@@ -49,9 +48,8 @@ static struct error *put_path(struct signing *s) {
 }
 
 static char *encode_canonical(const char *text, struct arena *arena) {
-        AUTO_STRBUF out;
+        AUTO_STRBUF out = { 0 };
 
-        strbuf_init(&out, 0);
         url_encode(str_of(text), false, &out);
         return arena_strdup(arena, strbuf_cstr(&out));
 }
@@ -81,24 +79,11 @@ static void put_value(struct strbuf *out, const char *value) {
                         strbuf_putc(out, text.ptr[i]);
 }
 
-static int compare_headers(const void *a, const void *b) {
-        const struct store_header *left = a, *right = b;
-
-        return strcmp(left->name, right->name);
-}
-
-static bool has_header(const struct store_request *r, const char *name) {
-        for (size_t i = 0; i < r->n_headers; i++)
-                if (strcmp(r->headers[i].name, name) == 0)
-                        return true;
-        return false;
-}
-
 /* Puts the headers, sorted, and collects their names. Their order in the request does not matter. */
 static void put_headers(struct signing *s) {
         struct store_request *r = s->request;
 
-        qsort(r->headers, r->n_headers, sizeof(*r->headers), compare_headers);
+        store_request_sort_headers(r);
         for (size_t i = 0; i < r->n_headers; i++) {
                 strbuf_printf(&s->canonical, "%s:", r->headers[i].name);
                 put_value(&s->canonical, r->headers[i].value);
@@ -111,7 +96,7 @@ static void add_headers(struct signing *s) {
         const struct store_keys *k = s->signer->keys;
         AUTO_CHARS               host = mem_strndup(s->url.host.ptr, s->url.host.len);
 
-        if (!has_header(s->request, "host"))
+        if (store_header_find(s->request->headers, s->request->n_headers, "host") == NULL)
                 store_request_add(s->request, "host", host);
         store_request_set(s->request, "x-amz-date", s->time);
         if (strcmp(s->signer->service, "s3") == 0)
@@ -174,8 +159,11 @@ static struct error *add_signature(struct signing *s) {
 }
 
 struct error *sign_aws(const struct aws_signer *signer, struct store_request *r) {
-        struct signing s = { .signer = signer, .request = r };
-        struct arena   arena;
+        struct signing s = { .signer = signer,
+                             .request = r,
+                             .names.max = MAX_TEXT_BYTES,
+                             .canonical.max = MAX_TEXT_BYTES };
+        AUTO_ARENA     arena = arena_of(0);
         struct error  *err;
 
         if (!url_parts_read(strbuf_str(&r->url), &s.url))
@@ -183,14 +171,10 @@ struct error *sign_aws(const struct aws_signer *signer, struct store_request *r)
                                       "the URL of a request is not http:// or https://");
         TRY(hash_text(r->body, s.body_hash));
         store_time_print_aws(signer->now_ns, s.time);
-        strbuf_init(&s.names, MAX_TEXT_BYTES);
-        strbuf_init(&s.canonical, MAX_TEXT_BYTES);
-        arena_init(&arena, NULL, 0, 0);
         add_headers(&s);
         err = put_request(&s, &arena);
         if (err == NULL)
                 err = add_signature(&s);
-        arena_done(&arena);
         strbuf_done(&s.names);
         secret_buf_done(&s.canonical); /* the token of a session is in it */
         return err;

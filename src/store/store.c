@@ -122,9 +122,8 @@ static struct error *read_page(struct store *s, const char *directory, bool is_s
 
 static struct error *list_pages(struct store *s, const char *directory, bool is_single,
                                 struct store_list *list) {
-        AUTO_STRBUF token = { 0 };
+        AUTO_STRBUF token = { .max = MAX_TOKEN_BYTES };
 
-        strbuf_init(&token, MAX_TOKEN_BYTES);
         for (unsigned n = 0; n == 0 || token.len > 0; n++) {
                 if (n == MAX_PAGES)
                         return error_new(ERR_INVALID_ARG, "%s: the listing has too many pages",

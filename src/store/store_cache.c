@@ -30,10 +30,9 @@ struct store_cache {
 /* After a crash of the machine, a record may have reached the disk before the bytes that it lists. So
  * it is valid until the next start of the kernel. */
 static void read_boot(struct store_cache *c) {
-        AUTO_STRBUF text = { 0 };
+        AUTO_STRBUF text = { .max = sizeof(c->boot) - 1 };
         AUTO_ERROR  err = NULL;
 
-        strbuf_init(&text, sizeof(c->boot) - 1);
         err = file_read(BOOT_ID, sizeof(c->boot) - 1, &text);
         if (err == NULL)
                 snprintf(c->boot, sizeof(c->boot), "%.*s", (int)strcspn(text.ptr, "\n"), text.ptr);
@@ -82,8 +81,7 @@ struct error *cache_key_of(const char *origin, const char *address, struct str e
         unsigned char digest[DIGEST_SHA256_BYTES];
 
         TRY(digest_of(DIGEST_SHA256, str_of(text), digest));
-        for (size_t i = 0; i < sizeof(digest); i++)
-                snprintf(ret + 2 * i, 3, "%02x", digest[i]);
+        digest_print_hex(digest, sizeof(digest), ret);
         return NULL;
 }
 

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/random.h"
 #include "base/work_pool.h"
 #include "store/store.h"
@@ -12,7 +11,6 @@
 #include "store/store_retry.h"
 
 #include <string.h>
-#include <strings.h>
 
 #define MAX_REDIRECTS 5
 #define MAX_CODE_BYTES 64
@@ -116,10 +114,9 @@ static struct error *follow(struct attempt *t, struct str from, const struct sto
                                          "%s: HTTP status %d, a redirect to another host '%.*s', "
                                          "which is not followed",
                                          t->call->what, a->status, STR_ARG(host));
-                to = str_range(to.ptr + host.len, to.len - host.len);
+                to = str_skip(to, host.len);
         }
-        strbuf_done(&t->moved);
-        strbuf_init(&t->moved, 0);
+        strbuf_clear(&t->moved);
         strbuf_put(&t->moved, origin.ptr, origin.len);
         strbuf_put(&t->moved, to.ptr, to.len);
         return strbuf_check(&t->moved, "the address of a redirect");
@@ -132,7 +129,6 @@ static struct error *send_once(struct attempt *t, unsigned *ret_renewals, struct
         struct store_request r = { .method = "GET", .is_cancelled = t->call->is_cancelled };
         struct error        *err;
 
-        strbuf_init(&r.url, 0);
         t->call->prepare(t->call->userp, &r);
         if (t->moved.len > 0) {
                 strbuf_clear(&r.url);
@@ -201,7 +197,6 @@ static struct error *try_once(struct attempt *t, struct store_answer *ret, bool 
         unsigned      n_renewals;
         struct error *err;
 
-        strbuf_init(&url, 0);
         t->wait_ns = 0;
         t->call->status = 0;
         err = send_once(t, &n_renewals, &url, ret);
@@ -221,7 +216,6 @@ struct error *store_call(struct store *s, struct store_call *c, struct store_ans
         struct error  *err = NULL;
         bool           is_done = false;
 
-        strbuf_init(&t.moved, 0);
         store_retry_init(&t.retry, s->hub->retry_ns);
         while (err == NULL && !is_done)
                 err = try_once(&t, ret, &is_done);

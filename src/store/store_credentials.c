@@ -102,7 +102,7 @@ static struct error *get_keys(const struct setup *s, uint64_t now_ns, struct sto
         case STORE_AS: return azure_token_get(&s->azure, now_ns, ret);
         case STORE_WEB: break;
         }
-        *ret = store_keys_new(STORE_KEYS_NONE, STR_LIT(""), STR_LIT(""), STR_LIT(""), CLOCK_NEVER);
+        *ret = store_keys_anonymous();
         return NULL;
 }
 
@@ -220,10 +220,7 @@ void store_credentials_free(struct store_credentials *c) {
         store_keys_unref(c->keys);
         error_free(c->failure);
         store_environment_done(&c->environment);
-        free(c->url.host);
-        free(c->url.bucket);
-        free(c->url.path);
-        free(c->url.text);
+        store_url_done(&c->url);
         free(c->origin);
         free(c->region);
         cond_done(&c->renewed);

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/store_keys.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "store/secret.h"
-
-static char *copy(struct str s) {
-        return mem_strndup(s.ptr != NULL ? s.ptr : "", s.len);
-}
 
 struct store_keys *store_keys_new(enum store_keys_kind kind, struct str id, struct str secret,
                                   struct str token, uint64_t expires_ns) {
@@ -15,10 +12,14 @@ struct store_keys *store_keys_new(enum store_keys_kind kind, struct str id, stru
         ref_init(&k->ref);
         k->kind = kind;
         k->expires_ns = expires_ns;
-        k->id = copy(id);
-        k->secret = copy(secret);
-        k->token = copy(token);
+        k->id = mem_strndup(id.ptr, id.len);
+        k->secret = mem_strndup(secret.ptr, secret.len);
+        k->token = mem_strndup(token.ptr, token.len);
         return k;
+}
+
+struct store_keys *store_keys_anonymous(void) {
+        return store_keys_new(STORE_KEYS_NONE, STR_LIT(""), STR_LIT(""), STR_LIT(""), CLOCK_NEVER);
 }
 
 struct store_keys *store_keys_ref(struct store_keys *k) {

@@ -32,6 +32,7 @@ struct store_keys {
 /* The texts are copied; they have no NUL. */
 struct store_keys *store_keys_new(enum store_keys_kind kind, struct str id, struct str secret,
                                   struct str token, uint64_t expires_ns);
+struct store_keys *store_keys_anonymous(void); /* STORE_KEYS_NONE */
 struct store_keys *store_keys_ref(struct store_keys *k);
 void               store_keys_unref(struct store_keys *k); /* NULL is fine */
 bool               store_keys_equal(const struct store_keys *a, const struct store_keys *b);

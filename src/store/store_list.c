@@ -30,7 +30,7 @@ static bool has_control(struct str text) {
 
 /* Returns what is wrong with a name as a path, or NULL. */
 static const char *find_fault(struct str name) {
-        struct str rest = name, part;
+        struct str rest = name;
 
         if (has_control(name))
                 return "has a control character";
@@ -40,8 +40,7 @@ static const char *find_fault(struct str name) {
                 return "is an absolute path";
         if (name.ptr[name.len - 1] == '/')
                 rest.len--;
-        while (rest.ptr != NULL) {
-                rest = str_split(rest, '/', &part);
+        STR_FOR_EACH(rest, '/', part) {
                 if (part.len == 0)
                         return "has an empty component";
                 if (str_is(part, ".") || str_is(part, ".."))
@@ -124,7 +123,7 @@ struct error *store_list_add(struct store_list *l, const struct store_object *o)
                 refuse_object(l, o->key, "name", "does not begin with the prefix of the listing");
                 return NULL;
         }
-        name = str_range(o->key.ptr + prefix.len, o->key.len - prefix.len);
+        name = str_skip(o->key, prefix.len);
         if (name.len == 0)
                 return NULL;
         fault = find_fault(name);

@@ -5,7 +5,6 @@
 #include "base/lock.h"
 #include "base/mem.h"
 
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,72 +36,6 @@ static struct {
         .once = PTHREAD_ONCE_INIT,
         .lock = { .rank = LOCK_LEAF },
 };
-
-/* ---- headers --------------------------------------------------------------------------------- */
-
-static char *lower(const char *text) {
-        char *copy = mem_strdup(text);
-
-        for (char *c = copy; *c != '\0'; c++)
-                if (*c >= 'A' && *c <= 'Z')
-                        *c = (char)(*c - 'A' + 'a');
-        return copy;
-}
-
-void store_request_add(struct store_request *r, const char *name, const char *value) {
-        r->headers = mem_realloc(r->headers, (r->n_headers + 1) * sizeof(*r->headers));
-        r->headers[r->n_headers++] = (struct store_header){ lower(name), mem_strdup(value) };
-}
-
-void store_request_set(struct store_request *r, const char *name, const char *value) {
-        for (size_t i = 0; i < r->n_headers; i++) {
-                if (strcasecmp(r->headers[i].name, name) != 0)
-                        continue;
-                free(r->headers[i].value);
-                r->headers[i].value = mem_strdup(value);
-                return;
-        }
-        store_request_add(r, name, value);
-}
-
-/* A header may hold a key. */
-static void free_headers(struct store_header *headers, size_t n) {
-        for (size_t i = 0; i < n; i++) {
-                explicit_bzero(headers[i].value, strlen(headers[i].value));
-                free(headers[i].name);
-                free(headers[i].value);
-        }
-        free(headers);
-}
-
-void store_request_done(struct store_request *r) {
-        if (r->url.len > 0)
-                explicit_bzero(r->url.ptr, r->url.len);
-        strbuf_done(&r->url);
-        free_headers(r->headers, r->n_headers);
-        *r = (struct store_request){ 0 };
-}
-
-const char *store_answer_header(const struct store_answer *a, const char *name) {
-        for (size_t i = 0; i < a->n_headers; i++)
-                if (strcmp(a->headers[i].name, name) == 0)
-                        return a->headers[i].value;
-        return "";
-}
-
-static void clear_headers(struct store_answer *a) {
-        free_headers(a->headers, a->n_headers);
-        a->headers = NULL;
-        a->n_headers = 0;
-}
-
-void store_answer_done(struct store_answer *a) {
-        clear_headers(a);
-        if (a->body.len > 0)
-                explicit_bzero(a->body.ptr, a->body.len); /* it may hold a token */
-        strbuf_done(&a->body);
-        *a = (struct store_answer){ 0 };
-}
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
@@ -208,7 +141,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *userp) {
 static void begin_answer(struct store_answer *a, struct str line) {
         struct str status;
 
-        clear_headers(a);
+        store_answer_clear_headers(a);
         line = str_split(line, ' ', &status);
         a->status = 0;
         for (size_t i = 0; i < 3 && i < line.len && line.ptr[i] >= '0' && line.ptr[i] <= '9'; i++)
@@ -227,14 +160,8 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *userp) {
                 return size * n;
         }
         value = str_trim(str_split(line, ':', &name));
-        if (value.ptr == NULL || a->n_headers >= MAX_HEADERS)
-                return size * n;
-        a->headers = mem_realloc(a->headers, (a->n_headers + 1) * sizeof(*a->headers));
-        a->headers[a->n_headers] = (struct store_header){ mem_strndup(name.ptr, name.len),
-                                                          mem_strndup(value.ptr, value.len) };
-        for (char *c = a->headers[a->n_headers++].name; *c != '\0'; c++)
-                if (*c >= 'A' && *c <= 'Z')
-                        *c = (char)(*c - 'A' + 'a');
+        if (value.ptr != NULL && a->n_headers < MAX_HEADERS)
+                store_answer_add(a, name, value);
         return size * n;
 }
 
@@ -254,19 +181,12 @@ static void add_header(struct exchange *x, const char *text) {
                 x->headers = longer;
 }
 
-static bool has_header(const struct store_request *r, const char *name) {
-        for (size_t i = 0; i < r->n_headers; i++)
-                if (strcmp(r->headers[i].name, name) == 0)
-                        return true;
-        return false;
-}
-
 /* libcurl sends a header without a value when a semicolon follows its name. */
 static void set_headers(struct exchange *x) {
         const struct store_request *r = x->request;
 
         add_header(x, "Expect:");
-        if (!has_header(r, "content-type"))
+        if (store_header_find(r->headers, r->n_headers, "content-type") == NULL)
                 add_header(x, "Content-Type:");
         for (size_t i = 0; i < r->n_headers; i++) {
                 const struct store_header *h = &r->headers[i];

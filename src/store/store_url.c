@@ -32,7 +32,7 @@ bool store_url_is_remote(const char *text) {
 
 static struct str without_slashes(struct str s) {
         while (s.len > 0 && s.ptr[0] == '/')
-                s = str_range(s.ptr + 1, s.len - 1);
+                s = str_skip(s, 1);
         while (s.len > 0 && s.ptr[s.len - 1] == '/')
                 s.len--;
         return s;
@@ -78,7 +78,7 @@ static bool is_host(struct str host) {
                 if (port.ptr == NULL || (port.len > 0 && port.ptr[0] != ':'))
                         return false;
                 if (port.len > 0)
-                        port = str_range(port.ptr + 1, port.len - 1);
+                        port = str_skip(port, 1);
                 else
                         port.ptr = NULL;
         } else {
@@ -161,7 +161,6 @@ static char *print(const struct parts *p, const struct store_url *u) {
                         (p->kind == STORE_S3 && p->host.len > 0);
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         strbuf_puts(&text, names[p->kind]);
         if (is_other)
                 strbuf_puts(&text, p->is_tls ? "https://" : "http://");
@@ -173,21 +172,16 @@ static char *print(const struct parts *p, const struct store_url *u) {
         return strbuf_take(&text);
 }
 
-static char *copy(struct str s) {
-        return mem_strndup(s.ptr != NULL ? s.ptr : "", s.len);
-}
-
 static void fill_url(const struct parts *p, struct store_url *u) {
         AUTO_STRBUF path = { 0 };
 
-        strbuf_init(&path, 0);
         put_path(&path, p->path);
         u->kind = p->kind;
         u->is_tls = p->is_tls;
-        u->host = copy(p->host);
+        u->host = mem_strndup(p->host.ptr, p->host.len);
         u->bucket = p->account.len > 0
                             ? mem_printf("%.*s/%.*s", STR_ARG(p->account), STR_ARG(p->bucket))
-                            : copy(p->bucket);
+                            : mem_strndup(p->bucket.ptr, p->bucket.len);
         u->path = strbuf_take(&path);
         u->text = print(p, u);
 }
@@ -217,8 +211,7 @@ struct error *store_url_parse(const char *text, struct store_url *ret) {
                 return refuse_url(all, "its scheme is not known");
         parts.kind = schemes[scheme].kind;
         parts.is_tls = schemes[scheme].is_tls;
-        rest = str_range(all.ptr + strlen(schemes[scheme].text),
-                         all.len - strlen(schemes[scheme].text));
+        rest = str_skip(all, strlen(schemes[scheme].text));
         fault = find_fault(rest);
         if (fault == NULL)
                 fault = split(&parts, rest);

@@ -26,8 +26,8 @@ void token_request_init(struct store_request *r, const char *method, const char 
                 .timeout_ms = timeout_ms,
                 .max_ms = 2 * timeout_ms,
                 .max_answer_bytes = MAX_ANSWER_BYTES,
+                .url.max = MAX_URL_BYTES,
         };
-        strbuf_init(&r->url, MAX_URL_BYTES);
         strbuf_puts(&r->url, url);
 }
 
@@ -95,21 +95,16 @@ static struct str find_xml_code(struct str body) {
 }
 
 static struct error *refusal(const struct store_request *r, const struct store_answer *a) {
-        bool          is_temporary = a->status == 429 || a->status >= 500;
-        AUTO_CHARS    place = token_place(strbuf_cstr(&r->url));
-        struct arena  arena;
-        struct str    code;
-        struct error *err;
+        bool       is_temporary = a->status == 429 || a->status >= 500;
+        AUTO_CHARS place = token_place(strbuf_cstr(&r->url));
+        AUTO_ARENA arena = arena_of(MAX_ANSWER_BYTES);
+        struct str code = find_json_code(strbuf_str(&a->body), &arena);
 
-        arena_init(&arena, NULL, 0, MAX_ANSWER_BYTES);
-        code = find_json_code(strbuf_str(&a->body), &arena);
         if (code.len == 0)
                 code = find_xml_code(strbuf_str(&a->body));
-        err = error_new(is_temporary ? ERR_UNAVAILABLE : ERR_INVALID_ARG, "%s: answered %d%s%.*s%s",
-                        place, a->status, code.len > 0 ? " (" : "", STR_ARG(code),
-                        code.len > 0 ? ")" : "");
-        arena_done(&arena);
-        return err;
+        return error_new(is_temporary ? ERR_UNAVAILABLE : ERR_INVALID_ARG,
+                         "%s: answered %d%s%.*s%s", place, a->status, code.len > 0 ? " (" : "",
+                         STR_ARG(code), code.len > 0 ? ")" : "");
 }
 
 struct error *token_server_ask(struct store_request *r, struct store_answer *ret, int *ret_status) {
@@ -131,6 +126,17 @@ struct error *token_server_ask(struct store_request *r, struct store_answer *ret
         return err;
 }
 
+struct error *token_end_sources(struct error *err, int status, bool is_required,
+                                struct store_keys **ret) {
+        bool is_absent = status == 0 || (status >= 400 && status < 500 && status != 429);
+
+        if (err == NULL || is_required || !is_absent)
+                return err;
+        error_free(err);
+        *ret = store_keys_anonymous();
+        return NULL;
+}
+
 /* ---- answers ------------------------------------------------------------------------------- */
 
 char *token_json_text(struct str json, const char *path) {
@@ -143,7 +149,7 @@ char *token_json_text(struct str json, const char *path) {
         secret_buf_init(&room, json.len + ARENA_ALIGNMENT, 0);
         arena_init(&arena, room.ptr, room.cap, 0);
         text = json_find_text(json, path, &arena);
-        copy = mem_strndup(text.ptr != NULL ? text.ptr : "", text.len);
+        copy = mem_strndup(text.ptr, text.len);
         arena_done(&arena);
         return copy;
 }
@@ -191,7 +197,7 @@ struct error *token_file_read(const char *variable, const char *path, char **ret
         while (token.len > 0 && (unsigned char)token.ptr[token.len - 1] <= ' ')
                 token.len--;
         while (token.len > 0 && (unsigned char)token.ptr[0] <= ' ')
-                token = str_range(token.ptr + 1, token.len - 1);
+                token = str_skip(token, 1);
         if (token.len == 0 || memchr(token.ptr, '\0', token.len) != NULL)
                 return error_new(ERR_INVALID_ARG, "%s: the file '%s' has no token", variable, path);
         *ret = mem_strndup(token.ptr, token.len);

@@ -35,6 +35,11 @@ void token_request_put_query(struct store_request *r, const char *name, const ch
 struct error *token_server_ask(struct store_request *r, struct store_answer *ret, int *ret_status)
         NODISCARD;
 
+/* For the last one of a list of sources, which gave `err` and `status`, or NULL and *ret: when it is not there,
+ * is turned off or has no keys, and need not have them, the requests are anonymous. Takes `err`. */
+struct error *token_end_sources(struct error *err, int status, bool is_required,
+                                struct store_keys **ret) NODISCARD;
+
 /* Reads {"access_token": ..., "expires_in": seconds}, or "expires_on"; the number may be a text. INVALID_ARG
  * "<where>: the answer has no access_token". A token without such a time is taken to live 10 minutes. */
 struct error *token_read_oauth(struct str json, const char *where, uint64_t now_ns,

@@ -35,16 +35,25 @@ bool url_parts_read(struct str url, struct url_parts *ret) {
         p.path = str_range(url.ptr + end, i - end);
         p.query = STR_LIT("");
         if (i < url.len && url.ptr[i] == '?')
-                str_split(str_range(url.ptr + i + 1, url.len - i - 1), '#', &p.query);
+                str_split(str_skip(url, i + 1), '#', &p.query);
         *ret = p;
         return true;
+}
+
+struct error *url_check(const char *url, const char *name) {
+        struct url_parts p;
+
+        if (url_parts_read(str_of(url), &p) && p.query.len == 0)
+                return NULL;
+        return error_new(ERR_INVALID_ARG, "%s is not a URL with http:// or https:// and a host",
+                         name);
 }
 
 static struct str cut_port(struct str host) {
         struct str name;
 
         if (host.len > 0 && host.ptr[0] == '[') {
-                str_split(str_range(host.ptr + 1, host.len - 1), ']', &name);
+                str_split(str_skip(host, 1), ']', &name);
                 return name;
         }
         str_split(host, ':', &name);
@@ -72,27 +81,23 @@ bool url_host_is_loopback(struct str host) {
 
 /* NULL when an escape is malformed. */
 static char *decode(struct str text, struct arena *arena) {
-        AUTO_STRBUF out;
+        AUTO_STRBUF out = { .max = text.len };
 
-        strbuf_init(&out, text.len);
         return url_decode(text, &out) ? arena_strdup(arena, strbuf_cstr(&out)) : NULL;
 }
 
 struct error *url_parameters_read(struct str query, struct arena *arena, struct url_parameter *ret,
                                   size_t *ret_n) {
-        struct str rest = query, part;
-        size_t     n = 0;
+        size_t n = 0;
 
-        while (rest.ptr != NULL && rest.len > 0) {
-                struct str name, value;
+        STR_FOR_EACH(query, '&', part) {
+                struct str name, value = str_split(part, '=', &name);
 
-                rest = str_split(rest, '&', &part);
                 if (part.len == 0)
                         continue;
                 if (n == URL_MAX_PARAMETERS)
                         return error_new(ERR_INVALID_ARG, "a request has more than %d parameters",
                                          URL_MAX_PARAMETERS);
-                value = str_split(part, '=', &name);
                 ret[n].name = decode(name, arena);
                 ret[n].value = decode(value, arena);
                 if (ret[n].name == NULL || ret[n].value == NULL)

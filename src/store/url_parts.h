@@ -23,6 +23,8 @@ struct url_parts {
 
 /* False when it is not "http://host..." or "https://host...", or has a user's name in it. */
 bool url_parts_read(struct str url, struct url_parts *ret);
+/* INVALID_ARG "<name> is not a URL with http:// or https:// and a host" also for one with a query. */
+struct error *url_check(const char *url, const char *name) NODISCARD;
 /* True for 127.0.0.0/8, ::1 and "localhost", whatever the port. */
 bool url_host_is_loopback(struct str host);
 

@@ -2,7 +2,6 @@
 #include "store/xml_reader.h"
 
 #include "base/dl.h"
-#include "base/mem.h"
 #include "base/strbuf.h"
 
 #include <expat.h>
@@ -188,7 +187,9 @@ static struct error *parse(struct xml_reader *r, struct str document) {
 }
 
 struct error *xml_read(struct str document, const struct xml_handler *h) {
-        struct xml_reader r = { .handler = h };
+        struct xml_reader r = { .handler = h,
+                                .path.max = XML_MAX_PATH_BYTES,
+                                .text.max = XML_MAX_TEXT_BYTES };
         struct error     *err;
 
         pthread_once(&expat.once, open_library);
@@ -199,8 +200,6 @@ struct error *xml_read(struct str document, const struct xml_handler *h) {
         r.parser = expat.parser_create(NULL);
         if (r.parser == NULL)
                 return error_new_text(ERR_UNAVAILABLE, "no memory to read XML");
-        strbuf_init(&r.path, XML_MAX_PATH_BYTES);
-        strbuf_init(&r.text, XML_MAX_TEXT_BYTES);
         err = parse(&r, document);
         /* The text may have been a key. */
         if (r.text.ptr != NULL)

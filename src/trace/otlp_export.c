@@ -114,7 +114,6 @@ static void export_records(struct trace_sink *sink, struct trace_record *first) 
         uint64_t             n_records;
         bool                 is_sent = false;
 
-        strbuf_init(&body, 0);
         otlp_json_print(&resource, first, &body);
         n_records = free_records(first);
         if (!body.overflowed && trace_writer_has_time(sink->writer))

@@ -41,10 +41,8 @@ static void put_time(struct otlp *o, const char *key, uint64_t monotonic_ns) {
 
 static void begin_attribute(struct json_writer *w, struct str key, const char *type) {
         json_begin_object(w);
-        json_key(w, "key");
-        json_put_str(w, key);
-        json_key(w, "value");
-        json_begin_object(w);
+        json_member_str(w, "key", key);
+        json_member_object(w, "value");
         json_key(w, type);
 }
 
@@ -68,8 +66,7 @@ static void put_number_attribute(struct json_writer *w, const char *key, int64_t
 static void put_event(struct otlp *o, const struct trace_event *e) {
         json_begin_object(&o->w);
         put_time(o, "timeUnixNano", e->at_ns);
-        json_key(&o->w, "name");
-        json_put_string(&o->w, e->name);
+        json_member_string(&o->w, "name", e->name);
         json_end_object(&o->w);
 }
 
@@ -79,38 +76,29 @@ static void begin_span(struct otlp *o, const struct span *s) {
 
         o->n_spans++;
         json_begin_object(w);
-        json_key(w, "traceId");
-        json_put_string(w, o->trace_id);
-        json_key(w, "spanId");
-        json_put_string(w, s->id);
+        json_member_string(w, "traceId", o->trace_id);
+        json_member_string(w, "spanId", s->id);
         if (*o->record->tracestate != '\0') {
-                json_key(w, "traceState");
-                json_put_string(w, o->record->tracestate);
+                json_member_string(w, "traceState", o->record->tracestate);
         }
         if (s->parent_id != NULL) {
-                json_key(w, "parentSpanId");
-                json_put_string(w, s->parent_id);
+                json_member_string(w, "parentSpanId", s->parent_id);
         }
-        json_key(w, "name");
-        json_put_string(w, s->name);
-        json_key(w, "kind");
-        json_put_i64(w, s->kind);
+        json_member_string(w, "name", s->name);
+        json_member_i64(w, "kind", s->kind);
         put_time(o, "startTimeUnixNano", s->start_ns);
         put_time(o, "endTimeUnixNano", s->end_ns);
-        json_key(w, "attributes");
-        json_begin_array(w);
+        json_member_array(w, "attributes");
 }
 
 static void begin_events(struct otlp *o) {
         json_end_array(&o->w);
-        json_key(&o->w, "events");
-        json_begin_array(&o->w);
+        json_member_array(&o->w, "events");
 }
 
 static void end_span(struct otlp *o) {
         json_end_array(&o->w);
-        json_key(&o->w, "status");
-        json_begin_object(&o->w);
+        json_member_object(&o->w, "status");
         json_end_object(&o->w);
         json_end_object(&o->w);
 }
@@ -211,7 +199,6 @@ static void put_custom(struct otlp *o, const struct trace_event *start, const ch
 
         if (end == NULL)
                 return;
-        strbuf_init(&name, 0);
         strbuf_put(&name, start->name, name_bytes);
         strbuf_spoil(o->w.out, &name);
         new_id(&s);
@@ -301,10 +288,8 @@ static void put_record(struct otlp *o, const struct trace_record *r) {
 static void put_resource(struct json_writer *w, const struct otlp_resource *resource) {
         bool has_name = false;
 
-        json_key(w, "resource");
-        json_begin_object(w);
-        json_key(w, "attributes");
-        json_begin_array(w);
+        json_member_object(w, "resource");
+        json_member_array(w, "attributes");
         for (size_t i = 0; i < resource->n_attributes; i++) {
                 struct str key;
                 struct str value = str_split(str_of(resource->attributes[i]), '=', &key);
@@ -325,22 +310,16 @@ size_t otlp_json_print(const struct otlp_resource *resource, const struct trace_
 
         json_writer_init(w, out);
         json_begin_object(w);
-        json_key(w, "resourceSpans");
-        json_begin_array(w);
+        json_member_array(w, "resourceSpans");
         json_begin_object(w);
         put_resource(w, resource);
-        json_key(w, "scopeSpans");
-        json_begin_array(w);
+        json_member_array(w, "scopeSpans");
         json_begin_object(w);
-        json_key(w, "scope");
-        json_begin_object(w);
-        json_key(w, "name");
-        json_put_string(w, "triton-server");
-        json_key(w, "version");
-        json_put_string(w, NESO_VERSION);
+        json_member_object(w, "scope");
+        json_member_string(w, "name", "triton-server");
+        json_member_string(w, "version", NESO_VERSION);
         json_end_object(w);
-        json_key(w, "spans");
-        json_begin_array(w);
+        json_member_array(w, "spans");
         for (const struct trace_record *r = first; r != NULL; r = r->next)
                 put_record(&o, r);
         json_end_array(w);

@@ -119,7 +119,6 @@ static bool append_file(const char *path, off_t *end, struct strbuf *text) {
 
 static void clear(struct pending *p) {
         strbuf_done(&p->text);
-        strbuf_init(&p->text, 0);
         p->n_pending = 0;
 }
 
@@ -202,7 +201,6 @@ static struct pending *find_or_add(struct trace_file *f, struct trace_source *so
         p = mem_zalloc(sizeof(*p));
         trace_source_ref(source);
         p->source = source;
-        strbuf_init(&p->text, 0);
         list_append(&f->pending, &p->node);
         return p;
 }

@@ -12,23 +12,18 @@
 
 static void begin_element(struct json_writer *w, uint64_t id) {
         json_begin_object(w);
-        json_key(w, "id");
-        json_put_u64(w, id);
+        json_member_u64(w, "id", id);
 }
 
 static void print_inference(struct json_writer *w, const struct trace_inference *i) {
         begin_element(w, i->id);
-        json_key(w, "model_name");
-        json_put_string(w, i->model_name);
-        json_key(w, "model_version");
-        json_put_i64(w, i->model_version);
+        json_member_string(w, "model_name", i->model_name);
+        json_member_i64(w, "model_version", i->model_version);
         if (*i->request_id != '\0') {
-                json_key(w, "request_id");
-                json_put_string(w, i->request_id);
+                json_member_string(w, "request_id", i->request_id);
         }
         if (i->parent_id != 0) {
-                json_key(w, "parent_id");
-                json_put_u64(w, i->parent_id);
+                json_member_u64(w, "parent_id", i->parent_id);
         }
         json_end_object(w);
 }
@@ -39,16 +34,12 @@ static void print_event(struct json_writer *w, const struct trace_record *r,
         bool                          is_custom = e->activity == TRITONSERVER_TRACE_CUSTOM_ACTIVITY;
 
         begin_element(w, i != NULL ? i->id : 0);
-        json_key(w, "timestamps");
-        json_begin_array(w);
+        json_member_array(w, "timestamps");
         json_begin_object(w);
-        json_key(w, "name");
-        json_put_string(w, is_custom ? "CUSTOM_ACTIVITY" : e->name);
-        json_key(w, "ns");
-        json_put_u64(w, e->at_ns);
+        json_member_string(w, "name", is_custom ? "CUSTOM_ACTIVITY" : e->name);
+        json_member_u64(w, "ns", e->at_ns);
         if (is_custom) {
-                json_key(w, "activity");
-                json_put_string(w, e->name);
+                json_member_string(w, "activity", e->name);
         }
         json_end_object(w);
         json_end_array(w);
@@ -102,11 +93,9 @@ static void print_numbers(struct strbuf *out, const struct trace_tensor *t,
                           enum json_element element) {
         size_t             n = t->n_bytes / datatype_bytes((TRITONSERVER_DataType)t->type);
         AUTO_STRBUF        array = { 0 };
-        struct json_writer w;
+        struct json_writer w = { .out = &array };
         struct str         s;
 
-        strbuf_init(&array, 0);
-        json_writer_init(&w, &array);
         json_put_tensor(&w, element == JSON_ELEMENT_BOOL ? JSON_ELEMENT_U8 : element, t->bytes, n);
         s = strbuf_str(&array);
         strbuf_spoil(out, &array);
@@ -129,8 +118,6 @@ static void print_contents(struct strbuf *out, const struct trace_tensor *t) {
 static void print_tensor(struct json_writer *w, const struct trace_tensor *t) {
         AUTO_STRBUF contents = { 0 }, shape = { 0 };
 
-        strbuf_init(&contents, 0);
-        strbuf_init(&shape, 0);
         if (t->bytes != NULL)
                 print_contents(&contents, t);
         for (uint64_t i = 0; i < t->n_dims; i++)
@@ -138,30 +125,22 @@ static void print_tensor(struct json_writer *w, const struct trace_tensor *t) {
         strbuf_spoil(w->out, &contents);
         strbuf_spoil(w->out, &shape);
         begin_element(w, t->inference->id);
-        json_key(w, "activity");
-        json_put_string(w, t->activity);
-        json_key(w, "tensor");
-        json_begin_object(w);
-        json_key(w, "name");
-        json_put_string(w, t->name);
-        json_key(w, "data");
-        json_put_str(w, strbuf_str(&contents));
-        json_key(w, "shape");
-        json_put_str(w, strbuf_str(&shape));
-        json_key(w, "dtype");
-        json_put_string(w, datatype_name((TRITONSERVER_DataType)t->type));
+        json_member_string(w, "activity", t->activity);
+        json_member_object(w, "tensor");
+        json_member_string(w, "name", t->name);
+        json_member_str(w, "data", strbuf_str(&contents));
+        json_member_str(w, "shape", strbuf_str(&shape));
+        json_member_string(w, "dtype", datatype_name((TRITONSERVER_DataType)t->type));
         if (t->bytes == NULL && t->n_bytes > 0) {
-                json_key(w, "omitted_bytes");
-                json_put_u64(w, t->n_bytes);
+                json_member_u64(w, "omitted_bytes", t->n_bytes);
         }
         json_end_object(w);
         json_end_object(w);
 }
 
 void trace_json_print(const struct trace_record *r, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         for (const struct trace_inference *i = r->first_inference; i != NULL; i = i->next)
                 print_inference(&w, i);
         for (const struct trace_event *e = r->first_event; e != NULL; e = e->next)

@@ -38,10 +38,8 @@ static void add_event_locked(struct trace_record *r, const struct trace_event *e
         struct trace_event *e =
                 r->n_events < MAX_EVENTS ? arena_try_alloc(&r->arena, sizeof(*e)) : NULL;
 
-        if (e == NULL) {
-                r->n_omitted++;
+        if (e == NULL)
                 return;
-        }
         *e = *event;
         if (r->last_event != NULL)
                 r->last_event->next = e;
@@ -94,10 +92,8 @@ static void on_activity(struct TRITONSERVER_InferenceTrace *core,
 
         MUTEX_GUARD(&r->lock);
         e.inference = find_inference_locked(r, core);
-        if (e.inference == NULL) {
-                r->n_omitted++;
+        if (e.inference == NULL)
                 return;
-        }
         e.name = TRITONSERVER_InferenceTraceActivityString(activity);
         if (activity == TRITONSERVER_TRACE_CUSTOM_ACTIVITY)
                 core_error_drop(NESO_InferenceTraceCustomActivity(core, &custom));
@@ -115,10 +111,8 @@ static const void *try_keep(struct trace_record *r, const void *from, size_t n) 
 static void add_tensor_locked(struct trace_record *r, const struct trace_tensor *tensor) {
         struct trace_tensor *t = arena_try_alloc(&r->arena, sizeof(*t));
 
-        if (t == NULL || tensor->inference == NULL) {
-                r->n_omitted++;
+        if (t == NULL || tensor->inference == NULL)
                 return;
-        }
         *t = *tensor;
         t->name = keep_text(r, tensor->name);
         t->shape = try_keep(r, tensor->shape, tensor->n_dims * sizeof(*tensor->shape));

@@ -110,7 +110,6 @@ struct trace_record {
         uint32_t                n_inferences;
         uint32_t                n_events;
         size_t                  n_bytes; /* of tensors */
-        uint64_t                n_omitted;
 
         struct arena arena;
         char         first_memory[2048] __attribute__((aligned(16)));

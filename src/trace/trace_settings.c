@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 /* A model's own settings. */
 struct model_settings {
@@ -307,7 +306,6 @@ static const char *join_resources(const struct trace_config *c, struct arena *ar
 
         for (size_t i = 0; i < c->n_resources; i++)
                 bytes += strlen(c->resources[i]) + strlen(",");
-        strbuf_init(&text, 0);
         strbuf_need(&text, bytes);
         for (size_t i = 0; i < c->n_resources; i++)
                 strbuf_printf(&text, "%s%s", i > 0 ? "," : "", c->resources[i]);
@@ -382,7 +380,7 @@ struct error *trace_level_read(struct str name, size_t n_names, uint32_t *ret) {
 /* True for digits, with or without a sign. */
 static bool is_number(struct str s) {
         if (s.len > 0 && (s.ptr[0] == '-' || s.ptr[0] == '+'))
-                s = str_range(s.ptr + 1, s.len - 1);
+                s = str_skip(s, 1);
         for (size_t i = 0; i < s.len; i++)
                 if (s.ptr[i] < '0' || s.ptr[i] > '9')
                         return false;
@@ -398,7 +396,7 @@ static struct error *read_within(const char *name, struct str text, int64_t min,
                 return error_new(ERR_INVALID_ARG, "Unable to parse '%s', got: %.*s", name,
                                  STR_ARG(text));
         if (*digits.ptr == '+')
-                digits = str_range(digits.ptr + 1, digits.len - 1);
+                digits = str_skip(digits, 1);
         if (str_to_i64(digits, ret) && *ret >= min && *ret <= max)
                 return NULL;
         return error_new(ERR_INVALID_ARG,

@@ -12,33 +12,16 @@
 
 /* ---- reading ----------------------------------------------------------------------------------- */
 
-static size_t count_items(struct str array) {
-        struct json_list list;
-        struct str       item;
-        size_t           n = 0;
-
-        for (json_list_init(&list, array); json_list_next(&list, &item);)
-                n++;
-        return n;
-}
-
-static struct str first_item(struct str array) {
-        struct json_list list;
-        struct str       item = { 0 };
-
-        json_list_init(&list, array);
-        return json_list_next(&list, &item) ? item : (struct str){ 0 };
-}
-
 static void read_instances(struct str config, const struct tune_bounds *b, struct tune_limits *l) {
         struct str groups = json_find(config, "instance_group");
 
         /* The groups of a composite model have each a part of their own. */
-        if (count_items(groups) != 1 || json_find(config, "parameters.batch_ranges").ptr != NULL ||
+        if (json_list_count(groups) != 1 ||
+            json_find(config, "parameters.batch_ranges").ptr != NULL ||
             json_find(config, "parameters.batch_min").ptr != NULL)
                 return;
         l->has_instances = true;
-        l->instances = MAX(json_find_count(first_item(groups), "count"), 1);
+        l->instances = MAX(json_find_count(json_list_first(groups), "count"), 1);
         l->max_instances = MAX(b->max_instances, 1);
 }
 
@@ -86,7 +69,7 @@ static void read_batching(struct str config, const struct tune_bounds *b, struct
         l->delay_us = json_find_count(batching, "max_queue_delay_microseconds");
         l->max_delay_us = b->max_delay_us;
         sizes = json_find(batching, "preferred_batch_size");
-        if (count_items(sizes) > 0 && str_to_u64(first_item(sizes), &l->preferred) &&
+        if (json_list_count(sizes) > 0 && str_to_u64(json_list_first(sizes), &l->preferred) &&
             l->preferred == l->max_batch)
                 l->preferred = 0; /* as the server fills it in */
         l->adaptive = read_adaptive(config, scratch);
@@ -94,15 +77,13 @@ static void read_batching(struct str config, const struct tune_bounds *b, struct
 
 struct error *tune_config_read(struct str config, const struct tune_bounds *b,
                                struct tune_limits *ret) {
-        struct arena scratch;
+        AUTO_ARENA scratch = arena_of(SCRATCH_BYTES);
 
         TRY(error_wrap(json_check(config, JSON_OBJECT), "the model's configuration"));
         memset(ret, 0, sizeof(*ret));
-        arena_init(&scratch, NULL, 0, SCRATCH_BYTES);
         read_instances(config, b, ret);
         read_threads(config, b, ret, &scratch);
         read_batching(config, b, ret, &scratch);
-        arena_done(&scratch);
         return NULL;
 }
 
@@ -142,12 +123,10 @@ static void copy_members(struct change *c, struct str object, const char *const 
 static void put_groups(struct change *c, struct str groups) {
         static const char *const left_out[] = { "count", NULL };
 
-        json_key(&c->w, "instance_group");
-        json_begin_array(&c->w);
+        json_member_array(&c->w, "instance_group");
         json_begin_object(&c->w);
-        copy_members(c, first_item(groups), left_out);
-        json_key(&c->w, "count");
-        json_put_u64(&c->w, value_of(c, TUNE_INSTANCES));
+        copy_members(c, json_list_first(groups), left_out);
+        json_member_u64(&c->w, "count", value_of(c, TUNE_INSTANCES));
         json_end_object(&c->w);
         json_end_array(&c->w);
 }
@@ -159,17 +138,14 @@ static void put_batching(struct change *c, struct str batching) {
 
         if (size == TUNE_NO_BATCHING)
                 return;
-        json_key(&c->w, "dynamic_batching");
-        json_begin_object(&c->w);
+        json_member_object(&c->w, "dynamic_batching");
         copy_members(c, batching, left_out);
         if (size > 0) {
-                json_key(&c->w, "preferred_batch_size");
-                json_begin_array(&c->w);
+                json_member_array(&c->w, "preferred_batch_size");
                 json_put_u64(&c->w, size);
                 json_end_array(&c->w);
         }
-        json_key(&c->w, "max_queue_delay_microseconds");
-        json_put_u64(&c->w, value_of(c, TUNE_DELAY));
+        json_member_u64(&c->w, "max_queue_delay_microseconds", value_of(c, TUNE_DELAY));
         json_end_object(&c->w);
 }
 
@@ -179,10 +155,8 @@ static bool changes_adaptive(const struct change *c) {
 }
 
 static void put_parameter(struct change *c, const char *key, const char *value) {
-        json_key(&c->w, key);
-        json_begin_object(&c->w);
-        json_key(&c->w, "string_value");
-        json_put_string(&c->w, value);
+        json_member_object(&c->w, key);
+        json_member_string(&c->w, "string_value", value);
         json_end_object(&c->w);
 }
 
@@ -196,8 +170,7 @@ static void put_parameters(struct change *c, struct str parameters) {
                 left_out[n++] = "adaptive_batching";
         if (threads != TUNE_KEEP)
                 left_out[n++] = "intra_op_thread_count";
-        json_key(&c->w, "parameters");
-        json_begin_object(&c->w);
+        json_member_object(&c->w, "parameters");
         copy_members(c, parameters, left_out);
         if (changes_adaptive(c))
                 put_parameter(c, "adaptive_batching",
@@ -256,9 +229,9 @@ static void put_batching_line(const struct change *c, struct strbuf *out) {
 void tune_config_put_lines(struct str config, const struct tune_space *s,
                            const struct tune_point *p, struct strbuf *out) {
         struct change c = { .space = s, .point = p };
-        struct str    kind = json_find(first_item(json_find(config, "instance_group")), "kind");
-        uint64_t      threads = value_of(&c, TUNE_THREADS);
-        char          text[24];
+        struct str kind = json_find(json_list_first(json_find(config, "instance_group")), "kind");
+        uint64_t   threads = value_of(&c, TUNE_THREADS);
+        char       text[24];
 
         if (value_of(&c, TUNE_INSTANCES) != TUNE_KEEP)
                 strbuf_printf(out, "instance_group { count: %llu kind: %.*s }\n",

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tune/tune_options.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

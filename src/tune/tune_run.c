@@ -59,7 +59,6 @@ static struct error *load_config(struct tune_run *r, struct tune_model *m, struc
         struct control_subject subject = { .model = m->name, .config = config };
         AUTO_STRBUF            ignored = { 0 };
 
-        strbuf_init(&ignored, 0);
         return error_wrap(control_ask(r->control, CONTROL_LOAD, &subject, &ignored), "model '%s'",
                           m->name);
 }
@@ -71,7 +70,6 @@ static struct error *apply(struct tune_run *r, struct tune_model *m, const struc
         m->is_changed = true;
         if (memcmp(p, &m->present, sizeof(*p)) == 0)
                 return load_config(r, m, strbuf_str(&m->original));
-        strbuf_init(&config, 0);
         tune_config_put(strbuf_str(&m->original), &m->space, p, &config);
         return load_config(r, m, strbuf_str(&config));
 }
@@ -115,7 +113,6 @@ static struct error *add_model(struct tune_run *r, const char *name, const struc
         m = &s->models[s->n_models++];
         m->name = mem_strdup(name);
         m->limits = limits;
-        strbuf_init(&m->original, 0);
         strbuf_put(&m->original, config->ptr, config->len);
         tune_space_make(&m->limits, &m->space);
         m->present = m->best = tune_space_present(&m->space, &m->limits);
@@ -136,7 +133,6 @@ static struct error *collect(struct tune_run *r, const char *name, int depth) {
                 return NULL;
         if (depth > MAX_DEPTH)
                 return error_new(ERR_INVALID_ARG, "the steps of '%s' are nested too deeply", name);
-        strbuf_init(&config, 0);
         TRY(read_config(r, name, &config));
         TRY(load_model_read(name, NULL, STR_LIT("{}"), strbuf_str(&config), &shape));
         if (shape.n_steps == 0)
@@ -287,7 +283,6 @@ static void report_point(const struct tune_run *r, const struct tune_model *m,
                          const char *failure) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         tune_space_print(&m->space, p, &text);
         fprintf(stderr, "%s [%zu of at most %zu] %s: ", m->name, m->search.n_trials,
                 tune_search_size(&m->search), strbuf_cstr(&text));
@@ -511,7 +506,6 @@ static struct error *restore_model(struct tune_run *r, struct tune_model *m) {
         AUTO_STRBUF now = { 0 };
 
         TRY(load_config(r, m, strbuf_str(&m->original)));
-        strbuf_init(&now, 0);
         TRY(read_config(r, m->name, &now));
         if (!str_equal(strbuf_str(&now), strbuf_str(&m->original)))
                 return error_new(ERR_INTERNAL,

@@ -181,7 +181,6 @@ void tune_space_print(const struct tune_space *s, const struct tune_point *p, st
         uint64_t    mode = tune_space_value(s, p, TUNE_ADAPTIVE);
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         put_count(&text, tune_space_value(s, p, TUNE_INSTANCES), "instance");
         if (tune_space_value(s, p, TUNE_THREADS) == 0)
                 strbuf_printf(&text, "%sthreads by cores", text.len > 0 ? ", " : "");

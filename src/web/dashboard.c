@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "codec/json_reader.h"
 #include "core_api/core_error.h"
@@ -37,11 +36,10 @@ uint64_t dashboard_cpu_us(void) {
 }
 
 uint64_t dashboard_rss_bytes(void) {
-        AUTO_STRBUF        text = { 0 };
+        AUTO_STRBUF        text = { .max = STATM_MAX_BYTES };
         AUTO_ERROR         err = NULL;
         unsigned long long pages = 0;
 
-        strbuf_init(&text, STATM_MAX_BYTES);
         err = file_read("/proc/self/statm", STATM_MAX_BYTES, &text);
         if (err != NULL || sscanf(strbuf_cstr(&text), "%*u %llu", &pages) != 1)
                 return 0;
@@ -105,10 +103,7 @@ static struct shown_model *add_model(struct dashboard *d, struct str name, struc
         m->reason = mem_strdup("");
         m->id = d->next_id++;
         m->state_seq = d->seq;
-        if (d->n_models == d->cap_models) {
-                d->cap_models = d->cap_models > 0 ? d->cap_models * 2 : 64;
-                d->models = mem_realloc(d->models, d->cap_models * sizeof(struct shown_model *));
-        }
+        d->models = mem_grow(d->models, d->n_models, sizeof(struct shown_model *));
         d->models[d->n_models++] = m;
         map_set(&d->by_key, key, m);
         free((char *)(uintptr_t)key.ptr);
@@ -190,15 +185,12 @@ static void read_index_entry(struct dashboard *d, struct json_reader *r, struct 
 }
 
 static struct error *read_index_text(struct dashboard *d, struct str json) {
-        struct json_reader r;
-        struct arena       arena;
+        struct json_reader r = json_reader_of(json);
+        AUTO_ARENA         arena = arena_of(0);
 
-        arena_init(&arena, NULL, 0, 0);
-        json_reader_init(&r, json);
         json_enter_array(&r);
         while (json_next_element(&r))
                 read_index_entry(d, &r, &arena);
-        arena_done(&arena);
         return json_failed(&r) ? json_syntax_error(&r) : NULL;
 }
 

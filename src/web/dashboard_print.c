@@ -15,8 +15,7 @@ static void put_ports(struct json_writer *w, struct dashboard *d) {
         struct dashboard_port_state ports[N_DASHBOARD_PORTS];
 
         dashboard_read_ports_locked(d, ports);
-        json_key(w, "ports");
-        json_begin_array(w);
+        json_member_array(w, "ports");
         for (size_t i = 0; i < N_DASHBOARD_PORTS; i++) {
                 if (ports[i].n_loops == 0)
                         continue;
@@ -32,8 +31,7 @@ static void put_ports(struct json_writer *w, struct dashboard *d) {
 static void put_server(struct json_writer *w, struct dashboard *d) {
         const struct byte_budget *budget = d->options.budget;
 
-        json_key(w, "server");
-        json_begin_object(w);
+        json_member_object(w, "server");
         json_member_u64(w, "now_ms", clock_wall_ns() / NS_PER_MS);
         json_member_u64(w, "uptime_ms", (d->options.now_ns() - d->start_ns) / NS_PER_MS);
         json_member_u64(w, "cpu_us", dashboard_cpu_us());
@@ -70,8 +68,7 @@ static void put_row(struct json_writer *w, const struct shown_model *m) {
 
 static void put_models(struct json_writer *w, struct dashboard *d,
                        const struct dashboard_question *q, uint64_t since) {
-        json_key(w, "models");
-        json_begin_array(w);
+        json_member_array(w, "models");
         for (size_t i = 0; i < d->n_models; i++) {
                 const struct shown_model *m = d->models[i];
 
@@ -83,8 +80,7 @@ static void put_models(struct json_writer *w, struct dashboard *d,
 
 static void put_gone(struct json_writer *w, struct dashboard *d, const struct dashboard_question *q,
                      uint64_t since) {
-        json_key(w, "gone");
-        json_begin_array(w);
+        json_member_array(w, "gone");
         for (size_t i = 0; i < d->n_models; i++) {
                 const struct shown_model *m = d->models[i];
 
@@ -96,8 +92,7 @@ static void put_gone(struct json_writer *w, struct dashboard *d, const struct da
 
 static void put_rows(struct json_writer *w, struct dashboard *d, const struct dashboard_question *q,
                      uint64_t since) {
-        json_key(w, "rows");
-        json_begin_array(w);
+        json_member_array(w, "rows");
         for (size_t i = 0; i < d->n_models; i++) {
                 const struct shown_model *m = d->models[i];
 
@@ -113,7 +108,6 @@ static void put_line(const struct NESO_LogRecentLine *line, void *userp) {
         struct json_writer *w = userp;
         AUTO_STRBUF         place = { 0 };
 
-        strbuf_init(&place, 0);
         strbuf_printf(&place, "%s:%u", line->file, line->line);
         json_begin_array(w);
         json_put_u64(w, line->number);
@@ -127,8 +121,7 @@ static void put_line(const struct NESO_LogRecentLine *line, void *userp) {
 static struct error *put_log(struct json_writer *w, uint64_t since) {
         struct error *err;
 
-        json_key(w, "log");
-        json_begin_array(w);
+        json_member_array(w, "log");
         err = core_error_take(NESO_LogRecent(since, put_line, w));
         json_end_array(w);
         return err;
@@ -143,8 +136,7 @@ static void put_reading(struct json_writer *w, struct dashboard *d,
 
         json_member_u64(w, "boot", d->boot_ms);
         json_member_u64(w, "seq", d->seq);
-        json_key(w, "full");
-        json_put_bool(w, is_full);
+        json_member_bool(w, "full", is_full);
         json_member_u64(w, "window_ms", d->window_ns / NS_PER_MS);
         json_member_u64(w, "period_s", SAMPLE_PERIOD_S);
         put_server(w, d);
@@ -155,10 +147,9 @@ static void put_reading(struct json_writer *w, struct dashboard *d,
 
 struct error *dashboard_print(struct dashboard *d, const struct dashboard_question *q,
                               struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
         struct error      *err;
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
         mutex_lock(&d->lock);
         err = dashboard_refresh_locked(d);
@@ -190,8 +181,7 @@ static void put_history(struct json_writer *w, const struct dashboard *d,
         json_begin_object(w);
         json_member_u64(w, "period_s", SAMPLE_PERIOD_S);
         json_member_u64(w, "end_ms", clock_wall_ns() / NS_PER_MS - age_ms);
-        json_key(w, "samples");
-        json_begin_array(w);
+        json_member_array(w, "samples");
         for (uint32_t period = d->period - n + 1; period <= d->period && n > 0; period++)
                 put_sample(w, ring != NULL ? sample_ring_get(ring, period) : NULL, n_numbers);
         json_end_array(w);
@@ -201,9 +191,8 @@ static void put_history(struct json_writer *w, const struct dashboard *d,
 struct error *dashboard_print_history(struct dashboard *d, struct str model, struct str version,
                                       struct strbuf *out) {
         const struct shown_model *m;
-        struct json_writer        w;
+        struct json_writer        w = { .out = out };
 
-        json_writer_init(&w, out);
         MUTEX_GUARD(&d->lock);
         if (model.len == 0) {
                 put_history(&w, d, d->server_history, N_SERVER_SAMPLE);

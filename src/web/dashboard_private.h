@@ -51,7 +51,6 @@ struct dashboard {
         struct map           by_key; /* struct shown_model, borrowed, by name, NUL, version */
         struct shown_model **models; /* owned, and each; in order of id */
         size_t               n_models;
-        size_t               cap_models;
         uint32_t             next_id;
 
         uint64_t seq;        /* of the latest reading; 0: none yet */

@@ -38,6 +38,7 @@ def test_nothing_else():
               ("src", "include", "proto", "backends", "caches", "repoagents", "schedulers")
               or path.parts[:2] == ("backends", "testing")]
     made_with = {"tools/api_functions.py",  # makes the list of exports
+                 "tools/make_pow10.py",  # makes the powers of ten for parsing and printing floats
                  "tools/embed_page.py",  # puts the dashboard's files into the program, among them uPlot's
                  ".deps/uplot/uPlot.iife.min.js", ".deps/uplot/uPlot.min.css"}
     assert made_with <= set(map(str, others))

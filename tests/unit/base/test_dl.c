@@ -55,6 +55,22 @@ static void test_absent_symbol(void **state) {
         dl_close(library);
 }
 
+static void test_all_symbols(void **state) {
+        static const char *const names[] = { "crc32", "adler32", "no_such_symbol" };
+        dl_symbol_fn             functions[3] = { NULL };
+        struct dl               *library;
+
+        (void)state;
+        assert_null(dl_open(LIBRARY, &library));
+        assert_null(dl_get_all(library, names, 2, functions));
+        assert_ptr_equal(functions[0], dl_find(library, "crc32"));
+        assert_ptr_equal(functions[1], dl_find(library, "adler32"));
+        AUTO_ERROR err = dl_get_all(library, names, 3, functions);
+        assert_int_equal(err->code, ERR_NOT_FOUND);
+        assert_null(functions[2]);
+        dl_close(library);
+}
+
 static void test_absent_library(void **state) {
         (void)state;
         struct dl *library = NULL;
@@ -119,9 +135,10 @@ static void test_cut_library(void **state) {
 
 SUITE(dl) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_open_and_call), cmocka_unit_test(test_keep),
-                cmocka_unit_test(test_absent_symbol), cmocka_unit_test(test_absent_library),
-                cmocka_unit_test(test_not_a_library), cmocka_unit_test(test_cut_library),
+                cmocka_unit_test(test_open_and_call),  cmocka_unit_test(test_keep),
+                cmocka_unit_test(test_absent_symbol),  cmocka_unit_test(test_all_symbols),
+                cmocka_unit_test(test_absent_library), cmocka_unit_test(test_not_a_library),
+                cmocka_unit_test(test_cut_library),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,6 +134,28 @@ static void test_absurd_sizes_give_null(void **state) {
         assert_null(try_realloc(NULL, absurd));
 }
 
+static void test_grow(void **state) {
+        int *items = NULL, *before;
+
+        (void)state;
+        for (size_t n = 0; n < 1000; n++) {
+                before = items;
+                items = mem_grow(items, n, sizeof(*items));
+                if (n != 0 && n != 4 && n != 8 && n != 16 && (n & (n - 1)) != 0)
+                        assert_ptr_equal(items, before);
+                items[n] = (int)n;
+        }
+        for (int n = 0; n < 1000; n++)
+                assert_int_equal(items[n], n);
+        /* Items may go and come again. */
+        for (size_t n = 64; n < 70; n++) {
+                items = mem_grow(items, n, sizeof(*items));
+                items[n] = -1;
+        }
+        assert_int_equal(items[63], 63);
+        free(items);
+}
+
 static void test_size_arithmetic(void **state) {
         (void)state;
         size_t result = 42;
@@ -161,6 +183,7 @@ SUITE(mem) {
                 cmocka_unit_test(test_aligned),
                 cmocka_unit_test(test_forget),
                 cmocka_unit_test(test_absurd_sizes_give_null),
+                cmocka_unit_test(test_grow),
                 cmocka_unit_test(test_size_arithmetic),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,6 +59,25 @@ static void test_split(void **state) {
         assert_int_equal(head.len, 0);
 }
 
+static void test_parts(void **state) {
+        struct str none = { 0 };
+        char       joined[32] = "", text[] = "Ab\xc3\x84Z";
+
+        (void)state;
+        STR_FOR_EACH(STR_LIT("a,,b,"), ',', part) {
+                strncat(joined, part.ptr, part.len);
+                strcat(joined, "|");
+        }
+        assert_string_equal(joined, "a||b||");
+        STR_FOR_EACH(STR_LIT(""), ',', part)
+                strcat(joined, "one");
+        STR_FOR_EACH(none, ',', part)
+                strcat(joined, "two");
+        assert_string_equal(joined, "a||b||one");
+        str_lower(text);
+        assert_string_equal(text, "ab\xc3\x84z");
+}
+
 static void test_u64(void **state) {
         (void)state;
         static const char *const bad[] = { "",
@@ -197,6 +216,7 @@ SUITE(str) {
                 cmocka_unit_test(test_starts_and_ends),
                 cmocka_unit_test(test_trim),
                 cmocka_unit_test(test_split),
+                cmocka_unit_test(test_parts),
                 cmocka_unit_test(test_u64),
                 cmocka_unit_test(test_i64),
                 cmocka_unit_test(test_plain),

@@ -62,6 +62,22 @@ static void test_maximum_is_all_or_nothing(void **state) {
         assert_false(strbuf_reserve(&b, 1));
 }
 
+static void test_initializers(void **state) {
+        AUTO_STRBUF large = { 0 }, small = { .max = 3 };
+
+        (void)state;
+        assert_string_equal(strbuf_cstr(&large), "");
+        assert_int_equal(strbuf_max(&large), 1 << 30);
+        strbuf_printf(&large, "%05d", 1);
+        assert_string_equal(strbuf_cstr(&large), "00001");
+        strbuf_puts(&small, "abcd");
+        assert_true(small.overflowed);
+        strbuf_done(&small);
+        strbuf_puts(&small, "abc");
+        assert_string_equal(strbuf_cstr(&small), "abc");
+        assert_int_equal(strbuf_max(&small), 3);
+}
+
 static void test_take(void **state) {
         (void)state;
         struct strbuf b;
@@ -175,6 +191,7 @@ SUITE(strbuf) {
                 cmocka_unit_test(test_put),
                 cmocka_unit_test(test_printf_grows),
                 cmocka_unit_test(test_maximum_is_all_or_nothing),
+                cmocka_unit_test(test_initializers),
                 cmocka_unit_test(test_take),
                 cmocka_unit_test(test_allocation_failure),
                 cmocka_unit_test(test_put_few),

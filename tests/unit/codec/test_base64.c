@@ -102,6 +102,20 @@ static void test_all_bytes(void **state) {
         }
 }
 
+static void test_exactly(void **state) {
+        unsigned char bytes[4] = "....";
+
+        (void)state;
+        assert_true(base64_decode_exactly(STR_LIT("Zm9vYg=="), bytes, 4));
+        assert_memory_equal(bytes, "foob", 4);
+        assert_false(base64_decode_exactly(STR_LIT("Zm9v"), bytes, 4));
+        assert_false(base64_decode_exactly(STR_LIT("YWJjZGVmZw=="), bytes, 4));
+        assert_false(base64_decode_exactly(STR_LIT("Zm9vYmFyYg=="), bytes, 6));
+        assert_false(base64_decode_exactly(STR_LIT("no base64"), bytes, 4));
+        assert_false(base64_decode_exactly(STR_LIT(""), bytes, 4));
+        assert_memory_equal(bytes, "foob", 4);
+}
+
 static void test_maximum(void **state) {
         struct strbuf out;
 
@@ -133,7 +147,7 @@ SUITE(base64) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_examples), cmocka_unit_test(test_strict_refuses),
                 cmocka_unit_test(test_lenient),  cmocka_unit_test(test_all_bytes),
-                cmocka_unit_test(test_maximum),
+                cmocka_unit_test(test_maximum),  cmocka_unit_test(test_exactly),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

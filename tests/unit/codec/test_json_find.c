@@ -46,21 +46,25 @@ static void test_values(void **state) {
 }
 
 static void test_lists(void **state) {
-        struct json_list list;
-        struct str       element;
-        uint64_t         n = 0;
+        struct str list = json_find(str_of(text), "list");
+        uint64_t   n = 0;
 
         (void)state;
-        for (json_list_init(&list, json_find(str_of(text), "list"));
-             json_list_next(&list, &element);)
+        JSON_FOR_EACH(list, element)
                 n = 10 * n + json_find_count(element, "n");
         assert_int_equal(n, 78);
-        json_list_init(&list, json_find(str_of(text), "deep"));
-        assert_false(json_list_next(&list, &element));
-        json_list_init(&list, json_find(str_of(text), "nothing"));
-        assert_false(json_list_next(&list, &element));
-        json_list_init(&list, STR_LIT("[]"));
-        assert_false(json_list_next(&list, &element));
+        n = 0;
+        JSON_FOR_EACH(list, element) {
+                n = json_find_count(element, "n");
+                break;
+        }
+        assert_int_equal(n, 7);
+        assert_int_equal(json_list_count(list), 2);
+        assert_int_equal(json_find_count(json_list_first(list), "n"), 7);
+        assert_int_equal(json_list_count(json_find(str_of(text), "deep")), 0);
+        assert_int_equal(json_list_count(json_find(str_of(text), "nothing")), 0);
+        assert_int_equal(json_list_count(STR_LIT("[]")), 0);
+        assert_null(json_list_first(STR_LIT("[]")).ptr);
 }
 
 static void assert_bad(struct str json, enum json_type type, const char *message) {

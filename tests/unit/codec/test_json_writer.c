@@ -46,6 +46,30 @@ static void test_structure(void **state) {
         strbuf_done(&text);
 }
 
+static void test_members(void **state) {
+        AUTO_STRBUF        text = { 0 };
+        struct json_writer w = { .out = &text };
+
+        (void)state;
+        json_begin_object(&w);
+        json_member_string(&w, "string", "a");
+        json_member_str(&w, "str", STR_LIT("b"));
+        json_member_bool(&w, "bool", true);
+        json_member_i64(&w, "i64", INT64_MIN);
+        json_member_u64(&w, "u64", UINT64_MAX);
+        json_member_f64(&w, "f64", 0.5);
+        json_member_raw(&w, "raw", STR_LIT("null"));
+        json_member_object(&w, "object");
+        json_end_object(&w);
+        json_member_array(&w, "array");
+        json_end_array(&w);
+        json_end_object(&w);
+        assert_string_equal(strbuf_cstr(&text),
+                            "{\"string\":\"a\",\"str\":\"b\",\"bool\":true,"
+                            "\"i64\":-9223372036854775808,\"u64\":18446744073709551615,"
+                            "\"f64\":0.5,\"raw\":null,\"object\":{},\"array\":[]}");
+}
+
 static void check_quote(const char *bytes, size_t len, const char *wanted) {
         struct strbuf text;
 
@@ -271,10 +295,11 @@ static void test_names(void **state) {
 
 SUITE(json_writer) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_structure),        cmocka_unit_test(test_quote),
-                cmocka_unit_test(test_quote_reads_back), cmocka_unit_test(test_numbers),
-                cmocka_unit_test(test_tensors),          cmocka_unit_test(test_maximum),
-                cmocka_unit_test(test_memory_is_short),  cmocka_unit_test(test_names),
+                cmocka_unit_test(test_structure), cmocka_unit_test(test_members),
+                cmocka_unit_test(test_quote),     cmocka_unit_test(test_quote_reads_back),
+                cmocka_unit_test(test_numbers),   cmocka_unit_test(test_tensors),
+                cmocka_unit_test(test_maximum),   cmocka_unit_test(test_memory_is_short),
+                cmocka_unit_test(test_names),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,17 @@
 #include "base/compiler.h"
 #include "codec/url.h"
 
+static void test_names(void **state) {
+        AUTO_STRBUF out = { 0 };
+
+        (void)state;
+        url_put_name(STR_LIT("a b/c?d#e%20"), &out);
+        assert_string_equal(strbuf_cstr(&out), "a%20b%2Fc%3Fd%23e%20");
+        strbuf_clear(&out);
+        url_put_name(STR_LIT("\xc3\xa4%20"), &out);
+        assert_string_equal(strbuf_cstr(&out), "%C3%A4%2520");
+}
+
 static void test_decode(void **state) {
         static const char *const bad[] = { "%", "a%", "%4", "%4g", "%g4", "%%41", "% 41", "x%2" };
         struct strbuf            out;
@@ -71,9 +82,8 @@ static void test_put_parameter(void **state) {
 
 SUITE(url) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_decode),
-                cmocka_unit_test(test_maximum),
-                cmocka_unit_test(test_encode),
+                cmocka_unit_test(test_names),         cmocka_unit_test(test_decode),
+                cmocka_unit_test(test_maximum),       cmocka_unit_test(test_encode),
                 cmocka_unit_test(test_put_parameter),
         };
 

@@ -34,7 +34,6 @@ static void test_compile(void **state) {
         assert_true(shape_equal(io->dims, io->n_dims, (int64_t[]){ 3, 4 }, 2));
         assert_true(io->has_reshape);
         assert_true(shape_equal(io->reshape, io->n_reshape, (int64_t[]){ 12 }, 1));
-        assert_int_equal(io->fixed_bytes, 48);
         assert_false(io->is_optional || io->is_ragged || io->is_variable || io->is_shape_tensor);
         assert_null(io->label_filename);
 
@@ -43,13 +42,10 @@ static void test_compile(void **state) {
         assert_true(io->is_optional && io->is_ragged && io->is_variable && io->is_shape_tensor);
         assert_false(io->has_reshape);
         assert_int_equal(io->n_reshape, 0);
-        assert_int_equal(io->fixed_bytes, 0);
 
         assert_int_equal(s->inputs[2].type, DATA_TYPE_BYTES);
-        assert_int_equal(s->inputs[2].fixed_bytes, 0);
         assert_false(s->inputs[2].is_variable);
 
-        assert_int_equal(s->outputs[0].fixed_bytes, 14);
         assert_string_equal(s->outputs[0].label_filename, "l.txt");
         assert_true(s->outputs[1].has_reshape && s->outputs[1].is_shape_tensor);
         assert_int_equal(s->outputs[1].n_reshape, 0);

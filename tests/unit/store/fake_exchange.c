@@ -28,63 +28,6 @@ static struct {
         struct fake_request last;
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
-/* ---- the interface of requests ------------------------------------------------------------- */
-
-static char *lower(const char *text) {
-        char *copy = mem_strdup(text);
-
-        for (char *c = copy; *c != '\0'; c++)
-                if (*c >= 'A' && *c <= 'Z')
-                        *c = (char)(*c - 'A' + 'a');
-        return copy;
-}
-
-static void add(struct store_header **headers, size_t *n, const char *name, const char *value) {
-        *headers = mem_realloc(*headers, (*n + 1) * sizeof(**headers));
-        (*headers)[(*n)++] = (struct store_header){ lower(name), mem_strdup(value) };
-}
-
-static void free_headers(struct store_header *headers, size_t n) {
-        for (size_t i = 0; i < n; i++) {
-                free(headers[i].name);
-                free(headers[i].value);
-        }
-        free(headers);
-}
-
-void store_request_add(struct store_request *r, const char *name, const char *value) {
-        add(&r->headers, &r->n_headers, name, value);
-}
-
-void store_request_set(struct store_request *r, const char *name, const char *value) {
-        for (size_t i = 0; i < r->n_headers; i++)
-                if (strcasecmp(r->headers[i].name, name) == 0) {
-                        free(r->headers[i].value);
-                        r->headers[i].value = mem_strdup(value);
-                        return;
-                }
-        store_request_add(r, name, value);
-}
-
-void store_request_done(struct store_request *r) {
-        free_headers(r->headers, r->n_headers);
-        strbuf_done(&r->url);
-        *r = (struct store_request){ .method = NULL };
-}
-
-const char *store_answer_header(const struct store_answer *a, const char *name) {
-        for (size_t i = 0; i < a->n_headers; i++)
-                if (strcmp(a->headers[i].name, name) == 0)
-                        return a->headers[i].value;
-        return "";
-}
-
-void store_answer_done(struct store_answer *a) {
-        free_headers(a->headers, a->n_headers);
-        strbuf_done(&a->body);
-        *a = (struct store_answer){ .status = 0 };
-}
-
 /* ---- the script ---------------------------------------------------------------------------- */
 
 static void record(const struct store_request *r) {
@@ -107,17 +50,14 @@ static struct error *no_connection(const struct store_request *r) {
 }
 
 static void fill(const struct step *step, struct store_answer *ret) {
-        struct str rest = str_of(step->headers), line, name, value;
-
         *ret = (struct store_answer){ .status = step->status };
         strbuf_init(&ret->body, 1 << 20);
         strbuf_puts(&ret->body, step->body);
-        while (rest.len > 0) {
-                rest = str_split(rest, '\n', &line);
-                value = str_trim(str_split(line, ':', &name));
-                AUTO_CHARS n = mem_strndup(name.ptr, name.len);
-                AUTO_CHARS v = mem_strndup(value.ptr, value.len);
-                add(&ret->headers, &ret->n_headers, n, v);
+        STR_FOR_EACH(str_of(step->headers), '\n', line) {
+                struct str name, value = str_trim(str_split(line, ':', &name));
+
+                if (value.ptr != NULL)
+                        store_answer_add(ret, name, value);
         }
 }
 
