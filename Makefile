@@ -38,7 +38,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan arm64 fuzz fuzz-coverage install clean setup format reference
+.PHONY: all everything demo check clang asan tsan sanitize-everything arm64 fuzz fuzz-coverage install clean setup format reference
 .PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults length
 .PHONY: boards browser stores balancers slurm kubernetes llama check-gpu check-gpu-fake deb tarball image image-check
 .PHONY: faults-disk faults-processes faults-clock gpu
@@ -71,6 +71,11 @@ asan:
 
 tsan:
 	@$(PYTHON) tools/run_checks.py $(GATED) $(CHECK_OPTIONS) --end-to-end="$(E2E)" build-tsan
+
+# All tests of the programs and the whole end-to-end suite under both sanitizers: some hours.
+sanitize-everything:
+	@status=0; for build in asan tsan; do $(MAKE) --no-print-directory $$build E2E=tests/e2e \
+		CHECK_OPTIONS="--test-seconds=14400 --time-factor=4" || status=1; done; exit $$status
 
 # The other compiler, whose warnings are errors; without optimisation, which is quick.
 clang:
