@@ -109,10 +109,9 @@ static void set_devices(struct loaded_model *l) {
         l->backend.device = d.first;
         l->model.device = d.only;
         /* A group that says KIND_GPU is right about a backend that only prefers the CPU. */
-        l->model.takes_device_memory =
-                l->backend.takes_device_inputs ||
-                ((d.first != GPU_HOST || can_use_gpus(l->backend.backend)) &&
-                 looks_at_types(l->backend.backend, &d));
+        l->model.takes_device_memory = l->backend.takes_device_inputs ||
+                                       ((d.first != GPU_HOST || can_use_gpus(l->backend.backend)) &&
+                                        looks_at_types(l->backend.backend, &d));
         l->model.writes_device_memory = l->backend.writes_device_outputs;
 }
 
