@@ -366,8 +366,9 @@ static TRITONSERVER_Error *write_part(const struct kit_batch *batch, struct kit_
         if (batch->memory != NULL) {
                 to_place = batch->memory->device;
                 KIT_TRY(kit_output_new_at(slot->response, part, n_bytes, &to_place, &to));
-                return kit_memory_copy(batch->memory, to, &to_place, bytes, place, n_bytes, slot,
-                                       NULL);
+                return kit_memory_copy(batch->memory,
+                                       &(struct kit_copy){ to, bytes, n_bytes, to_place, *place },
+                                       slot, NULL);
         }
         KIT_TRY(kit_output_new(slot->response, part, n_bytes, &to));
         if (n_bytes > 0)

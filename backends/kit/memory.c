@@ -61,34 +61,38 @@ static bool make_room(struct kit_memory *memory) {
         return true;
 }
 
-static struct NESO_MemoryCopy copy_of(void *to, const struct kit_place *to_place, const void *from,
-                                      const struct kit_place *from_place, size_t n_bytes) {
+static struct NESO_MemoryCopy to_server(const struct kit_copy *copy) {
         return (struct NESO_MemoryCopy){
-                .to = to,
-                .from = from,
-                .byte_size = n_bytes,
-                .to_type = to_place->type,
-                .from_type = from_place->type,
-                .to_id = to_place->id,
-                .from_id = from_place->id,
+                .to = copy->to,
+                .from = copy->from,
+                .byte_size = copy->n_bytes,
+                .to_type = copy->to_place.type,
+                .from_type = copy->from_place.type,
+                .to_id = copy->to_place.id,
+                .from_id = copy->from_place.id,
         };
 }
 
-TRITONSERVER_Error *kit_memory_copy(struct kit_memory *memory, void *to,
-                                    const struct kit_place *to_place, const void *from,
-                                    const struct kit_place *from_place, size_t n_bytes,
+TRITONSERVER_Error *kit_memory_copy(struct kit_memory *memory, const struct kit_copy *copy,
                                     struct kit_slot *slot, TRITONBACKEND_State *state) {
-        if (n_bytes > 0 && !kit_place_is_gpu(to_place) && !kit_place_is_gpu(from_place)) {
-                memmove(to, from, n_bytes); /* they may be the same memory of a client */
-                n_bytes = 0;
+        bool is_done = copy->n_bytes == 0;
+
+        if (!is_done && !kit_place_is_gpu(&copy->to_place) &&
+            !kit_place_is_gpu(&copy->from_place)) {
+                memmove(copy->to, copy->from, copy->n_bytes); /* they may be the same memory of a
+                                                               * client */
+                is_done = true;
         }
-        if (n_bytes == 0 && state == NULL)
+        if (is_done && state == NULL)
                 return NULL;
         if (!make_room(memory))
                 return kit_error_no_memory(2 * memory->room * sizeof(*memory->copies),
                                            "copies of a batch");
         memory->owners[memory->n_copies] = (struct kit_copy_owner){ slot, state };
-        memory->copies[memory->n_copies++] = copy_of(to, to_place, from, from_place, n_bytes);
+        memory->copies[memory->n_copies] = to_server(copy);
+        if (is_done)
+                memory->copies[memory->n_copies].byte_size = 0;
+        memory->n_copies++;
         return NULL;
 }
 
@@ -108,12 +112,11 @@ static TRITONSERVER_Error *copy_some(const struct kit_memory      *memory,
         return NESO_MemoryManagerCopy(memory->manager, copies, n);
 }
 
-TRITONSERVER_Error *kit_memory_copy_now(const struct kit_memory *memory, void *to,
-                                        const struct kit_place *to_place, const void *from,
-                                        const struct kit_place *from_place, size_t n_bytes) {
-        const struct NESO_MemoryCopy copy = copy_of(to, to_place, from, from_place, n_bytes);
+TRITONSERVER_Error *kit_memory_copy_now(const struct kit_memory *memory,
+                                        const struct kit_copy   *copy) {
+        const struct NESO_MemoryCopy one = to_server(copy);
 
-        return copy_some(memory, &copy, 1);
+        return copy_some(memory, &one, 1);
 }
 
 TRITONSERVER_Error *kit_memory_run(struct kit_memory *memory) {
@@ -187,22 +190,27 @@ void kit_device_scratch_done(struct kit_device_scratch *scratch, const struct ki
 
 /* ---- inputs --------------------------------------------------------------------------------- */
 
-/* What is known about an input of all live slots. */
-struct survey {
-        bool             has_gpu; /* some bytes are on a GPU */
-        size_t           n_bytes;
-        uint32_t         n_pieces; /* that have bytes */
-        const void      *bytes;    /* of the last one, */
-        struct kit_place place;    /* and where it is */
+/* Some bytes of an input. */
+struct piece {
+        const void      *bytes;
+        uint64_t         n_bytes;
+        struct kit_place place;
 };
 
-/* Calls of the server return the place; it is also the one that the backend prefers. */
+/* What is known about an input of all live slots. */
+struct survey {
+        bool         has_gpu; /* some bytes are on a GPU */
+        size_t       n_bytes;
+        uint32_t     n_pieces; /* that have bytes */
+        struct piece last;     /* of them */
+};
+
+/* Asks with the place that the backend prefers. */
 static TRITONSERVER_Error *get_piece(const struct kit_memory *memory, const struct kit_input *input,
-                                     uint32_t i, const void **ret, uint64_t *ret_n_bytes,
-                                     struct kit_place *ret_place) {
-        *ret_place = memory->device;
-        return TRITONBACKEND_InputBuffer(input->triton, i, ret, ret_n_bytes, &ret_place->type,
-                                         &ret_place->id);
+                                     uint32_t i, struct piece *ret) {
+        ret->place = memory->device;
+        return TRITONBACKEND_InputBuffer(input->triton, i, &ret->bytes, &ret->n_bytes,
+                                         &ret->place.type, &ret->place.id);
 }
 
 static TRITONSERVER_Error *survey_input(const struct kit_memory *memory,
@@ -210,17 +218,14 @@ static TRITONSERVER_Error *survey_input(const struct kit_memory *memory,
         if (!kit_size_add(s->n_bytes, input->n_bytes, &s->n_bytes))
                 return kit_error_no_memory(SIZE_MAX, input->name);
         for (uint32_t i = 0; i < input->n_buffers; i++) {
-                struct kit_place place;
-                const void      *bytes;
-                uint64_t         n_bytes;
+                struct piece piece;
 
-                KIT_TRY(get_piece(memory, input, i, &bytes, &n_bytes, &place));
-                if (n_bytes == 0)
+                KIT_TRY(get_piece(memory, input, i, &piece));
+                if (piece.n_bytes == 0)
                         continue;
                 s->n_pieces++;
-                s->bytes = bytes;
-                s->place = place;
-                s->has_gpu = s->has_gpu || kit_place_is_gpu(&place);
+                s->last = piece;
+                s->has_gpu = s->has_gpu || kit_place_is_gpu(&piece.place);
         }
         return NULL;
 }
@@ -248,16 +253,17 @@ static TRITONSERVER_Error *copy_input(struct kit_memory *memory, const struct ki
         uint64_t done = 0;
 
         for (uint32_t i = 0; i < input->n_buffers; i++) {
-                struct kit_place place;
-                const void      *bytes;
-                uint64_t         n_bytes;
+                struct kit_copy copy = { .to = to + done, .to_place = memory->device };
+                struct piece    piece;
 
-                KIT_TRY(get_piece(memory, input, i, &bytes, &n_bytes, &place));
-                if (n_bytes > input->n_bytes - done)
+                KIT_TRY(get_piece(memory, input, i, &piece));
+                if (piece.n_bytes > input->n_bytes - done)
                         break;
-                KIT_TRY(kit_memory_copy(memory, to + done, &memory->device, bytes, &place, n_bytes,
-                                        NULL, NULL));
-                done += n_bytes;
+                copy.from = piece.bytes;
+                copy.from_place = piece.place;
+                copy.n_bytes = piece.n_bytes;
+                KIT_TRY(kit_memory_copy(memory, &copy, NULL, NULL));
+                done += piece.n_bytes;
         }
         if (done != input->n_bytes)
                 return kit_error(TRITONSERVER_ERROR_INTERNAL,
@@ -280,8 +286,8 @@ static TRITONSERVER_Error *copy_inputs(const struct kit_batch *batch, const char
 }
 
 static bool lies_well(const struct kit_memory *memory, const struct survey *s) {
-        return s->n_pieces == 1 && s->place.id == memory->device.id &&
-               (uintptr_t)s->bytes % KIT_DEVICE_ALIGNMENT == 0;
+        return s->n_pieces == 1 && s->last.place.id == memory->device.id &&
+               (uintptr_t)s->last.bytes % KIT_DEVICE_ALIGNMENT == 0;
 }
 
 TRITONSERVER_Error *kit_gather_on(const struct kit_batch *batch, const char *name,
@@ -300,7 +306,7 @@ TRITONSERVER_Error *kit_gather_on(const struct kit_batch *batch, const char *nam
                                  "read",
                                  name);
         ret->place = batch->memory->device;
-        ret->tensor.bytes = s.bytes;
+        ret->tensor.bytes = s.last.bytes;
         if (batch->has_row_dim && batch->n_live > 1 && ret->tensor.n_dims > 0)
                 ret->tensor.shape[0] = batch->n_rows;
         if (batch->n_live == 1 && lies_well(batch->memory, &s))

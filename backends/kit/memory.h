@@ -59,18 +59,22 @@ struct kit_device_scratch {
 TRITONSERVER_Error *kit_memory_open(TRITONBACKEND_ModelInstance *instance, struct kit_memory *ret);
 void                kit_memory_close(struct kit_memory *memory);
 
-/* Copies n bytes by kit_memory_run() or kit_memory_finish(); at once where both places are on the host. The
+struct kit_copy {
+        void            *to;
+        const void      *from;
+        size_t           n_bytes;
+        struct kit_place to_place;
+        struct kit_place from_place;
+};
+
+/* Makes the copy by kit_memory_run() or kit_memory_finish(); at once where both places are on the host. The
  * places may overlap only there. `slot`: whose copy it is; NULL: the batch's. `state`: to be committed after
  * the copy, even of no bytes; NULL: none. */
-TRITONSERVER_Error *kit_memory_copy(struct kit_memory *memory, void *to,
-                                    const struct kit_place *to_place, const void *from,
-                                    const struct kit_place *from_place, size_t n_bytes,
+TRITONSERVER_Error *kit_memory_copy(struct kit_memory *memory, const struct kit_copy *copy,
                                     struct kit_slot *slot, TRITONBACKEND_State *state);
-
-/* The same, made now. */
-TRITONSERVER_Error *kit_memory_copy_now(const struct kit_memory *memory, void *to,
-                                        const struct kit_place *to_place, const void *from,
-                                        const struct kit_place *from_place, size_t n_bytes);
+/* Makes it now. */
+TRITONSERVER_Error *kit_memory_copy_now(const struct kit_memory *memory,
+                                        const struct kit_copy   *copy);
 
 /* Makes the copies that were collected. After an error none is left. */
 TRITONSERVER_Error *kit_memory_run(struct kit_memory *memory);

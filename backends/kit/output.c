@@ -157,8 +157,10 @@ static TRITONSERVER_Error *write_part(const struct kit_batch *batch, struct kit_
                 return NULL;
         KIT_TRY(open_target(batch, slot, part, n_bytes, source->preferred, &target));
         if (batch->memory != NULL)
-                return kit_memory_copy(batch->memory, target.bytes, &target.place, source->bytes,
-                                       source->place, n_bytes, slot, target.state);
+                return kit_memory_copy(batch->memory,
+                                       &(struct kit_copy){ target.bytes, source->bytes, n_bytes,
+                                                           target.place, *source->place },
+                                       slot, target.state);
         if (n_bytes > 0)
                 memmove(target.bytes, source->bytes, n_bytes); /* may be an input's, in the same
                                                                 * memory of a client */
@@ -201,7 +203,7 @@ void kit_scatter_from(struct kit_batch *batch, const struct kit_output *output, 
 }
 
 /* The allocator has given memory of a GPU for strings, which the CPU writes. */
-static TRITONSERVER_Error *send_strings(struct kit_memory               *memory,
+static TRITONSERVER_Error *send_strings(const struct kit_memory         *memory,
                                         const struct kit_packed_strings *strings, size_t first,
                                         size_t count, size_t n_bytes, const struct target *target) {
         void               *encoded = kit_alloc_array(n_bytes, 1);
@@ -210,8 +212,8 @@ static TRITONSERVER_Error *send_strings(struct kit_memory               *memory,
         if (encoded == NULL)
                 return kit_error_no_memory(n_bytes, "strings for a GPU");
         kit_strings_encode(strings, first, count, encoded);
-        err = kit_memory_copy_now(memory, target->bytes, &target->place, encoded, &on_host,
-                                  n_bytes);
+        err = kit_memory_copy_now(memory, &(struct kit_copy){ target->bytes, encoded, n_bytes,
+                                                              target->place, on_host });
         free(encoded);
         return err;
 }

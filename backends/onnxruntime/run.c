@@ -356,8 +356,10 @@ static TRITONSERVER_Error *copy_value(const struct ort *ort, OrtValue *value,
         ORT_TRY(ort, GetTensorMutableData(value, &bytes));
         if (batch->memory != NULL) {
                 KIT_TRY(value_read_place(ort, value, &place));
-                return kit_memory_copy(batch->memory, bound->buffer, &bound->place, bytes, &place,
-                                       bound->n_bytes, kit_batch_live(batch, batch->slots), NULL);
+                return kit_memory_copy(batch->memory,
+                                       &(struct kit_copy){ bound->buffer, bytes, bound->n_bytes,
+                                                           bound->place, place },
+                                       kit_batch_live(batch, batch->slots), NULL);
         }
         memmove(bound->buffer, bytes, bound->n_bytes); /* may be an input's, in the same memory of a
                                                         * client */

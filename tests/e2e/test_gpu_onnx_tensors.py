@@ -86,6 +86,7 @@ def write_models(folder):
     file = (ROOT / "examples" / "models" / "digits" / "1" / "model.onnx").read_bytes()
     for name, more in {"digits_cpu": GROUP % ("KIND_CPU", ""), "digits_0": on(0), "digits_1": on(1),
                        "digits_of_3": on(0) + BATCH_OF_3,
+                       "digits_twice": on(0).replace("{ ", "{ count: 2 ") + "dynamic_batching { }\n",
                        "digits_mixed": on(0) + GROUP % ("KIND_CPU", ""),
                        "digits_model": GROUP % ("KIND_MODEL", "")}.items():
         write_repository(good, {name: digits(more)})
@@ -389,6 +390,48 @@ def test_batch_of_mixed_inputs(server):
     for x, got in ((x0, found[0]), (x1, found[1]), (host, answers[2]["probabilities"][1])):
         expected = ask(server, "digits_cpu", [tensor("image", x)])["probabilities"][1]
         assert got == pytest.approx(expected, abs=1e-6)
+
+
+def test_ragged_inputs_in_regions(server):
+    """X of two requests is flat over the batch on whichever GPU runs it, and Y is cut into their regions."""
+    http = Http(server)
+    xs = [numpy.float32([[1, 2, 3]]), numpy.float32([[4, 5], [6, 7]])]
+    with Region(http, xs[0].tobytes() + bytes(4096), "a") as a, \
+            Region(http, xs[1].tobytes() + bytes(4096), "b", device=1) as b:
+        def send(name, x):
+            return ask(server, "ragged",
+                       [in_region("X", x.shape, (name, 0, x.nbytes)), tensor("ROWS", numpy.zeros([len(x), 1]))],
+                       [to_region("Y", (name, 512, x.nbytes)), "SEEN"])
+
+        with Copies(server) as copies:
+            answers = at_once(*(lambda name=name, x=x: send(name, x) for name, x in zip("ab", xs)))
+        for memory, x, answer in zip((a, b), xs, answers):
+            assert answer["Y"] == (list(x.shape), None)
+            assert memory.read(512, x.nbytes) == (2 * x).tobytes()
+        seen_bytes = sum(4 * len(answer["SEEN"][1]) for answer in answers)
+    # One region is on the instance's GPU, the other one is not.
+    assert copies.bytes["to_host"] == seen_bytes and "to_device" not in copies.bytes
+    assert copies.bytes["within_device"] + copies.bytes["between_devices"] == 2 * (12 + 16)
+    assert server.bindings.runs[0].startswith("gpu host") and server.bindings.runs[0].endswith("made made")
+
+
+def test_two_instances_on_one_gpu(server):
+    """They share the session, and each has its own binding and scratch memory."""
+    with contextlib.ExitStack() as stack:
+        regions = region_inputs(Http(server), [f"r{i}" for i in range(8)])
+        for region, _, _ in regions:
+            stack.enter_context(region)
+
+        def send(number):
+            region, x, one = regions[number]
+            for i in range(25):
+                where = 256 + 4 * i  # mostly not aligned
+                ask(server, "digits_twice", [one], [to_region("probabilities", (region.name, where, 40))])
+                assert numpy.frombuffer(region.read(where, 40), numpy.float32).tolist() == pytest.approx(
+                    expected[number], abs=1e-6)
+
+        expected = [ask(server, "digits_cpu", [tensor("image", x)])["probabilities"][1] for _, x, _ in regions]
+        at_once(*(lambda number=number: send(number) for number in range(8)))
 
 
 def test_batch_of_open_shapes(server):

@@ -325,22 +325,30 @@ static void test_cut_output(void **state) {
                 check(i, values[3 + i]);
 }
 
+static void add_copies(int32_t *to) {
+        for (int i = 0; i < 100; i++) {
+                const struct kit_copy copy = {
+                        .to = FAKE_DEVICE_ADDRESS(&to[i]),
+                        .from = &values[i % 12],
+                        .n_bytes = 4,
+                        .to_place = on_gpu,
+                        .from_place = { CPU, 0 },
+                };
+
+                assert_null(kit_memory_copy(&memory, &copy, NULL, NULL));
+        }
+}
+
 /* More copies than the first room has, and what is dropped is not made. */
 static void test_many_copies(void **state) {
         static int32_t to[100];
 
         (void)state;
-        for (int i = 0; i < 100; i++)
-                assert_null(kit_memory_copy(&memory, FAKE_DEVICE_ADDRESS(&to[i]), &on_gpu,
-                                            &values[i % 12], &(struct kit_place){ CPU, 0 }, 4, NULL,
-                                            NULL));
+        add_copies(to);
         kit_memory_drop(&memory);
         assert_null(kit_memory_run(&memory));
         assert_int_equal(to[0], 0);
-        for (int i = 0; i < 100; i++)
-                assert_null(kit_memory_copy(&memory, FAKE_DEVICE_ADDRESS(&to[i]), &on_gpu,
-                                            &values[i % 12], &(struct kit_place){ CPU, 0 }, 4, NULL,
-                                            NULL));
+        add_copies(to);
         assert_null(kit_memory_run(&memory));
         for (int i = 0; i < 100; i++)
                 assert_int_equal(to[i], values[i % 12]);
