@@ -67,15 +67,15 @@ TRITONSERVER_Error *kit_batch_open(struct kit_batch *batch, TRITONBACKEND_ModelI
                 batch->slots = kit_alloc_array(n_requests, sizeof(*batch->slots));
         if (batch->slots == NULL)
                 return kit_error_no_memory(n_requests * sizeof(*batch->slots), "a batch");
-        for (uint32_t i = 0; i < n_requests; i++)
-                batch->slots[i] = (struct kit_slot){ .request = requests[i], .rows = 1 };
         for (uint32_t i = 0; i < n_requests; i++) {
-                TRITONSERVER_Error *err =
-                        TRITONBACKEND_ResponseNew(&batch->slots[i].response, requests[i]);
+                struct kit_slot    *slot = &batch->slots[i];
+                TRITONSERVER_Error *err = TRITONBACKEND_ResponseNew(&slot->response, requests[i]);
 
+                slot->request = requests[i];
+                slot->rows = 1;
                 if (err != NULL) {
-                        batch->slots[i].response = NULL;
-                        answer(batch, &batch->slots[i], err);
+                        slot->response = NULL;
+                        answer(batch, slot, err);
                         kit_error_log(err, "failed to create a response");
                 }
         }
@@ -174,8 +174,8 @@ void kit_batch_each(struct kit_batch *batch, void (*run)(struct kit_batch *one, 
 }
 
 static void answer_live(struct kit_batch *batch) {
-        bool knows_rows = NESO_ThreadBeginResponses != NULL && NESO_ThreadEndResponses != NULL;
-        bool is_row = knows_rows && batch->n_live > 1;
+        bool is_row = batch->n_live > 1 && NESO_ThreadBeginResponses != NULL &&
+                      NESO_ThreadEndResponses != NULL;
         struct kit_slot *slot = kit_batch_live(batch, batch->slots);
 
         while (slot != NULL) {

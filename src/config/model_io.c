@@ -159,11 +159,11 @@ const struct model_io *model_io_find_output(const struct model_io_set *s, struct
         return find_io(s->outputs, s->n_outputs, name, hint);
 }
 
-const struct model_io *model_io_find_output_named(const struct model_io_set *s, const char *name,
-                                                  uint32_t hint) {
+const struct model_io *model_io_find_output_text(const struct model_io_set *s, const char *name,
+                                                 uint32_t hint) {
         const struct model_io *likely = hint < s->n_outputs ? &s->outputs[hint] : NULL;
 
-        if (likely != NULL && (likely->name == name || strcmp(likely->name, name) == 0))
+        if (likely != NULL && strcmp(likely->name, name) == 0)
                 return likely;
         return model_io_find_output(s, str_of(name), 0);
 }

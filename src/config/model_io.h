@@ -58,6 +58,14 @@ const struct model_io *model_io_find_input(const struct model_io_set *s, struct 
                                            uint32_t hint);
 const struct model_io *model_io_find_output(const struct model_io_set *s, struct str name,
                                             uint32_t hint);
-/* The same for a text that ends with a NUL; fastest for a name that belongs to the set. */
-const struct model_io *model_io_find_output_named(const struct model_io_set *s, const char *name,
-                                                  uint32_t hint);
+/* The same for a text that ends with a NUL. */
+const struct model_io *model_io_find_output_text(const struct model_io_set *s, const char *name,
+                                                 uint32_t hint);
+
+/* The same; fastest for a name that belongs to the set. */
+static inline const struct model_io *model_io_find_output_named(const struct model_io_set *s,
+                                                                const char *name, uint32_t hint) {
+        if (hint < s->n_outputs && s->outputs[hint].name == name)
+                return &s->outputs[hint];
+        return model_io_find_output_text(s, name, hint);
+}

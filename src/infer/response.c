@@ -140,9 +140,11 @@ void response_free(struct response *r) {
         error_free(r->error);
         if (r->source.ticket != NULL)
                 response_ticket_unref(r->source.ticket);
-        trace_unref(r->source.trace);
+        if (r->source.trace != NULL)
+                trace_unref(r->source.trace);
         response_stream_leave(stream, sizeof(*r), n_bytes);
-        arena_done(&r->arena);
+        if (r->arena.blocks != NULL) /* the next use of the memory begins a new arena */
+                arena_done(&r->arena);
         if (r->is_lent)
                 response_stream_lend(stream, r);
         else

@@ -234,16 +234,16 @@ static void set_outputs(struct step_run *s, struct frame *to, const struct kept_
         uint64_t                      batch_size =
                 atomic_load_explicit(&s->inner, memory_order_relaxed)->request->batch_size;
 
-        for (uint32_t i = 0; i < step->n_outputs; i++) {
-                struct value *v = link_value(to, &step->outputs[i]);
+        for (const struct plan_link *l = step->outputs; l < step->outputs + step->n_outputs; l++) {
+                struct value *v = link_value(to, l);
 
                 v->mark = k->mark;
                 v->batch_size = batch_size;
-                v->output = find_output(response, step->outputs[i].io->name, likely);
+                v->output = find_output(response, l->io->name, likely);
                 v->kind = v->output != NULL ? VALUE_OUTPUT : VALUE_ABSENT;
                 if (v->output != NULL)
                         likely = v->output->next;
-                value_is_set(to, step->outputs[i].tensor);
+                value_is_set(to, l->tensor);
         }
         if (s->run->plan->is_chain && s->run->error == NULL)
                 open_step(s + 1);

@@ -304,12 +304,13 @@ static inline bool replace_input(struct step_run *s, struct request *req, struct
 
 static bool refill(struct step_run *s, struct request *req) {
         const struct plan_step *step = s->plan;
+        const struct plan_link *link = step->inputs, *end = link + step->n_inputs;
         struct request_input   *in = req->first_input;
 
         if (req->n_inputs != step->n_inputs || !request_renew(req, step->model))
                 return false;
-        for (uint32_t i = 0; i < step->n_inputs; i++, in = in->next)
-                if (!replace_input(s, req, in, link_value(s->frame, &step->inputs[i])))
+        for (; link < end; link++, in = in->next)
+                if (!replace_input(s, req, in, link_value(s->frame, link)))
                         return false;
         return true;
 }

@@ -325,6 +325,43 @@ static void test_sequence_parameters(void **state) {
         ensemble_steps_close(&b);
 }
 
+/* A sequence that a step's response has changed is that of all steps after it, also when the step that
+ * answered so is long over; then the client's is again that of the next run. */
+static void test_sequence_is_handed_on(void **state) {
+        struct ensemble_steps b;
+        struct fixture_call   c;
+        uint32_t              x = 5;
+
+        (void)state;
+        ENSEMBLE_STEPS(&b,
+                       ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "U"))
+                                                          STEP(I_TO_O("U", "Y"))),
+                       ONE, ONE, ONE);
+        for (int round = 0; round < 3; round++) {
+                bool is_changed = round != 1;
+
+                b.models[0].says_sequence = is_changed;
+                b.models[0].sequence_text = "other";
+                b.models[0].sequence_end = true;
+                call_open(&c, &b);
+                assert_ok(request_set_correlation_text(c.req, "own"), "correlation");
+                c.req->flags = REQUEST_SEQUENCE_START;
+                fixture_input(&c, "X", &x, 1);
+                fixture_run(&c);
+                for (int i = 1; i < 3; i++) {
+                        assert_string_equal(b.models[i].seen.text, is_changed ? "other" : "own");
+                        assert_int_equal(b.models[i].seen.flags, is_changed
+                                                                         ? REQUEST_SEQUENCE_END
+                                                                         : REQUEST_SEQUENCE_START);
+                }
+                assert_string_equal(find_parameter(&c, "sequence_id")->string,
+                                    is_changed ? "other" : "own");
+                assert_int_equal(find_parameter(&c, "sequence_end")->boolean, is_changed);
+                fixture_call_close(&c);
+        }
+        ensemble_steps_close(&b);
+}
+
 /* ---- steps with and without batching --------------------------------------------------------- */
 
 static void assert_dims(const int64_t *dims, uint32_t n_dims, const int64_t *expected, uint32_t n) {
@@ -554,6 +591,7 @@ SUITE(ensemble) {
                 cmocka_unit_test(test_steps_nobody_asked_for),
                 cmocka_unit_test(test_what_steps_are_told),
                 cmocka_unit_test(test_sequence_parameters),
+                cmocka_unit_test(test_sequence_is_handed_on),
                 cmocka_unit_test(test_without_batching_over_batching),
                 cmocka_unit_test(test_batching_over_without),
                 cmocka_unit_test(test_reshapes),
