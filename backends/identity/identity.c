@@ -13,7 +13,8 @@
  *     execute_delay_ms                sleep of that length in each execution
  *     instance_wise_delay_multiplier  the sleep is multiplied by this and by the number of the
  *                                     instance (0, 1, ...), where the product is at least 1
- *     creation_delay_sec              sleep of that length while the model loads
+ *     creation_delay_sec              sleep of that length while the model loads, 60 at most: a few
+ *                                     such loads keep all others from beginning
  *     response_parameters             "true": each response has the parameters param0 (a string),
  *                                     param1 (42) and param2 (false); off by default, for speed
  *     byte_size_metric                "true": the counter input_byte_size_counter of the model
@@ -33,6 +34,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#define MAX_CREATION_DELAY_S 60
 
 KIT_BACKEND_INLINE_SAFE;
 KIT_BACKEND_HOST_MEMORY;
@@ -135,6 +138,11 @@ static TRITONSERVER_Error *read_parameters(struct identity_model *model) {
         KIT_TRY(kit_model_parameter_bool(kit, "response_parameters", &model->has_parameters));
         KIT_TRY(kit_model_parameter_bool(kit, "byte_size_metric", &has_metric));
         KIT_TRY(kit_model_parameter_int(kit, "creation_delay_sec", &creation_delay));
+        if (creation_delay > MAX_CREATION_DELAY_S)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "parameter 'creation_delay_sec' of model '%s' is %lld, at most %d "
+                                 "is supported",
+                                 kit->name, (long long)creation_delay, MAX_CREATION_DELAY_S);
         if (creation_delay > 0) {
                 struct timespec delay = { .tv_sec = creation_delay };
 

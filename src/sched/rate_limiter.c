@@ -24,7 +24,8 @@ struct rate_limiter {
 
 struct rate_group {
         struct rate_limiter *limiter; /* borrowed */
-        struct list          claims;
+        struct list          claims;  /* by their scaled priority, then by their number */
+        uint64_t             n_made;
         bool                 is_asking;
         struct list_node     node;
 };
@@ -34,6 +35,7 @@ struct rate_claim {
         struct rate_needs  needs;
         uint64_t           weight; /* scaled priority of one execution */
         uint64_t           scaled; /* executions so far x weight */
+        uint64_t           number; /* in the group, in the order in which they were made */
         bool               has_permit;
         unsigned           n_callers; /* threads that are in its on_permit() */
         struct list_node   member;    /* in the group */
@@ -82,6 +84,24 @@ void rate_group_free(struct rate_group *g) {
         free(g);
 }
 
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static bool is_behind(const struct rate_claim *c, const struct rate_claim *other) {
+        if (c->scaled != other->scaled)
+                return c->scaled > other->scaled;
+        return c->number > other->number;
+}
+
+/* Most claims belong to the end: they are new, or have just executed. */
+static void join_group_locked(struct rate_group *g, struct rate_claim *c) {
+        struct list_node *before = &g->claims.head;
+
+        while (before->prev != &g->claims.head &&
+               !is_behind(c, LIST_ENTRY(before->prev, struct rate_claim, member)))
+                before = before->prev;
+        list_insert_before(before, &c->member);
+}
+
 /* ---- the queue ------------------------------------------------------------------------------- */
 
 static void enqueue_locked(struct rate_limiter *l, struct rate_claim *c) {
@@ -96,12 +116,20 @@ static void enqueue_locked(struct rate_limiter *l, struct rate_claim *c) {
         list_insert_before(before, &c->node);
 }
 
+/* One pass through the queue, since the group has the same order: a model may have thousands of instances, and all
+ * models wait for the lock. */
 static void enqueue_all_locked(struct rate_group *g) {
+        struct list_node *end = &g->limiter->queue.head, *before = end->next;
+
         LIST_FOR_EACH(&g->claims, node) {
                 struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, member);
 
-                if (!c->has_permit && !list_is_linked(&c->node))
-                        enqueue_locked(g->limiter, c);
+                if (c->has_permit || list_is_linked(&c->node))
+                        continue;
+                while (before != end &&
+                       LIST_ENTRY(before, struct rate_claim, node)->scaled <= c->scaled)
+                        before = before->next;
+                list_insert_before(before, &c->node);
         }
 }
 
@@ -168,8 +196,11 @@ void rate_claim_end(struct rate_claim *c, enum rate_permit_use use) {
         MUTEX_GUARD(&l->lock);
         rate_needs_release(&c->needs);
         c->has_permit = false;
-        if (use == RATE_PERMIT_EXECUTED)
+        if (use == RATE_PERMIT_EXECUTED) {
                 c->scaled += c->weight;
+                list_remove(&c->member);
+                join_group_locked(c->group, c);
+        }
         if (c->group->is_asking)
                 enqueue_locked(l, c);
         pick_all_locked(l);
@@ -246,7 +277,8 @@ static struct error *add_claim(struct rate_group *g, const struct rate_claim_opt
                 return err;
         }
         c->scaled = lowest_locked(l);
-        list_append(&g->claims, &c->member);
+        c->number = g->n_made++;
+        join_group_locked(g, c);
         pick_all_locked(l); /* a resource may have grown */
         *ret = c;
         return NULL;

@@ -198,6 +198,16 @@ def test_count_of_instances_is_bounded(explicit, name):
     assert "may have at most 4096 instances in all" in reply.json()["error"]
 
 
+def test_the_delay_of_a_load_is_bounded(explicit, name):
+    """Four loads that never end would keep all others from beginning."""
+    write(explicit, f"{name}/config.pbtxt", model_text(
+        backend="identity", parameters={"creation_delay_sec": "61"}))
+    reply = load(explicit, name, expected=None)
+    assert reply.status_code == 400
+    assert (f"parameter 'creation_delay_sec' of model '{name}' is 61, at most 60 is supported"
+            in reply.json()["error"])
+
+
 def test_reload_replaces_without_loss(explicit, name, way, stubs):
     """The old model serves until the new one is ready, and finishes what it has begun."""
     make_gated(explicit, name)

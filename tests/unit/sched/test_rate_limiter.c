@@ -396,11 +396,51 @@ static void test_a_permit_that_was_not_told_is_given_back(void **state) {
         stage_close(&s);
 }
 
+#define N_MANY 4096
+
+static void expect_no_call(void *instance) {
+        (void)instance;
+        fail_msg("a permit was given late");
+}
+
+/* A question takes one pass through the waiting claims: looking for the place of each from the beginning would take
+ * minutes here. Each instance gets its turn, in the order in which they were made. */
+static void test_many_instances(void **state) {
+        static const char         text[] = I("a", R("1"));
+        static int                instances[N_MANY];
+        static struct rate_claim *claims[N_MANY];
+        struct model_config      *config;
+        struct rate_limiter      *l = rate_limiter_new(NULL, 0);
+        struct rate_group        *g = rate_group_new(l);
+
+        (void)state;
+        assert_ok(model_config_read_text(str_of(text), NULL, &config), text);
+        for (size_t i = 0; i < N_MANY; i++) {
+                const struct rate_claim_options options = {
+                        .limits = config->pb->instance_group[0]->rate_limiter,
+                        .on_permit = expect_no_call,
+                        .instance = &instances[i],
+                };
+
+                assert_ok(rate_claim_new(g, &options, &claims[i]), "claim");
+        }
+        for (size_t i = 0; i < (size_t)2 * N_MANY; i++) {
+                assert_ptr_equal(rate_group_ask(g), &instances[i % N_MANY]);
+                rate_claim_end(claims[i % N_MANY], RATE_PERMIT_EXECUTED);
+        }
+        for (size_t i = 0; i < N_MANY; i++)
+                rate_claim_free(claims[i]);
+        rate_group_free(g);
+        rate_limiter_free(l);
+        model_config_free(config);
+}
+
 SUITE(rate_limiter) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_permits),
                 cmocka_unit_test(test_shares),
                 cmocka_unit_test(test_refusals),
+                cmocka_unit_test(test_many_instances),
                 cmocka_unit_test(test_a_permit_that_was_not_told_is_given_back),
         };
 
