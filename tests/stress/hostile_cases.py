@@ -579,8 +579,21 @@ def h2_cases(frames, size):
     prefixes = headers(1, frames.head(frames.STREAM_INFER)) + frames_of(
         frames, 1, b"\0\0\0\0\0" * 10000)
     name = b"\x40\x01x\x7f" + varint(4000 - 127) + b"y" * 4000
+
+    def initial_window(n):
+        return frames.frame(frames.SETTINGS, 0, 0, struct.pack(">HI", 4, n) * 16)
+
+    metadata = "/inference.GRPCInferenceService/ServerMetadata"
+    windows = initial_window(0) + b"".join(
+        frames.call(i, **{":path": metadata}) for i in odd) + b"".join(
+        initial_window(n) for n in range(500))
+    over = headers(1, frames.head("/no/method")) + frames.frame(
+        frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, many) * (size // 8192)
     for label, text, decoded in (
-            ("200 open streams", b"".join(headers(i, infer) for i in odd), 0),            ("200 streams with many fields", b"".join(headers(i, infer + many) for i in odd), 0),
+            ("200 open streams", b"".join(headers(i, infer) for i in odd), 0),
+            ("windows of 200 streams that open byte by byte", windows, 0),
+            ("trailers of calls that are over", over, 0),
+            ("200 streams with many fields", b"".join(headers(i, infer + many) for i in odd), 0),
             ("streams that are reset",
              b"".join(headers(i, infer) + frames.reset(i) for i in range(1, 2001, 2)), 0),
             ("frames without bytes", headers(1, infer) +
