@@ -323,7 +323,7 @@ static bool write_batch(struct session *s, struct execution *ex) {
 /* Of an entry that the stub never sees. */
 static void free_block(struct session *s, struct entry *e) {
         region_free(&s->region, e->block);
-        if (e->hold != NULL)
+        if (e->instance->model->takes_device_memory)
                 holds_drop(e);
 }
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy
+import pytest
 import requests
 
 from conftest import ROOT, require_build
@@ -40,7 +41,8 @@ class TritonPythonModel:
         responses = []
         for request in requests:
             tensor = pb_utils.get_input_tensor_by_name(request, "INPUT0")
-            told = [*self.place, str(tensor.is_cpu()), str(tensor.as_numpy().sum())]
+            total = str(tensor.as_numpy().sum()) if tensor.is_cpu() else "-"
+            told = [*self.place, str(tensor.is_cpu()), total]
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", numpy.array(told, dtype=object))]))
         return responses
 """
@@ -48,17 +50,18 @@ CONFIG = """backend: "python"
 input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
 output { name: "OUTPUT0" data_type: TYPE_STRING dims: [ 4 ] }
 instance_group { kind: KIND_GPU gpus: [ 0 ] }
-parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }
+parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "%s" } }
 """
 
 
-def test_model_in_python(tmp_path):
-    """It knows its GPU, and a tensor of a CUDA region is in main memory, whatever its parameter says."""
+@pytest.mark.parametrize("forced, told", [("yes", ["GPU", "0", "True", "6.0"]), ("no", ["GPU", "0", "False", "-"])])
+def test_model_in_python(tmp_path, forced, told):
+    """It knows its GPU, and a tensor of a CUDA region is where its parameter says."""
     require_build(("python",))
-    models = {"m": {"config.pbtxt": CONFIG, "1/model.py": PROGRAM}}
+    models = {"m": {"config.pbtxt": CONFIG % forced, "1/model.py": PROGRAM}}
     with opens_gpu_server(tmp_path, models, "--allow-client-shm=true", *PYTHON) as server, \
             Region(Http(server), numpy.arange(4, dtype=numpy.float32).tobytes()):
         reply = requests.post(f"{server.url}/v2/models/m/infer", timeout=20, json={
             "inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [4], "parameters": place(("r", 0, 16))}]})
         assert reply.status_code == 200, reply.text
-        assert reply.json()["outputs"][0]["data"] == ["GPU", "0", "True", "6.0"]
+        assert reply.json()["outputs"][0]["data"] == told

@@ -13,7 +13,8 @@ import requests
 
 import cuda_client
 from cuda_client import Memory
-from conftest import ON_GPU, write_repository
+from conftest import ON_GPU, require_build, write_repository
+from gate import Gate, gated
 from gpus import REAL, model_text, opens_gpu_server, require_gpus
 from python_programs import OPTIONS as PYTHON
 from python_programs import PROGRAM, SECONDS, stub_of
@@ -22,7 +23,7 @@ from test_cuda_shared_memory import OPTIONS as CUDA
 from test_cuda_shared_memory import Http, Region, is_open
 from test_gpu_pipelines import Copies, used_bytes
 from test_gpu_tensors import PLACES, Client, tensor
-from test_shared_memory import place
+from test_shared_memory import SLOW, Later, place
 
 pytestmark = pytest.mark.skipif(ON_GPU, reason="the models are on GPUs anyway")
 
@@ -120,6 +121,8 @@ MODELS = {
     "in_place": model(LAB, STAYS + IN_PLACE + ON % 0),
     "on_host": model(LAB, ON % 0),
     "double": model(DOUBLE, STAYS + ON % 0, STEP_IO),
+    "in_place_dies": model(LAB, STAYS + IN_PLACE + ON % 0),
+    "slow": gated(SLOW),
     "g0": model_text(gpus=[0]),
     "add": model_text("add", gpus=[0]),
     "around": ensemble("g0", "double", "g0"),
@@ -131,6 +134,7 @@ OPTIONS = (*PYTHON, *CUDA, "--model-control-mode=explicit", "--load-model=*",
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
+    require_build(("testing",))
     with opens_gpu_server(tmp_path_factory.mktemp("gpu_python"), MODELS, *OPTIONS) as running:
         yield running
 
@@ -525,6 +529,27 @@ def test_many_at_once(client):
                                       "statistics double")
     assert answer == {"OUTPUT0": (PLACES["1"], raw([2.0, 4.0]))}
     assert statistics["inference_stats"]["success"]["count"] == 32
+
+
+def test_process_that_ends_while_a_call_reads_its_input(server):
+    """The called model goes on; the input in place stays until it has ended."""
+    code = "made = pb_utils.InferenceRequest(model_name='slow', requested_output_names=['OUTPUT0'], inputs=[" \
+        "pb_utils.Tensor.from_dlpack('INPUT0', gpu_arrays.view(x))]); made.exec()"
+    inputs = [{"name": "CODE", "datatype": "BYTES", "shape": [1], "data": [code]}, tensor_at("r")]
+    with Given(server, raw(VALUES)) as region, Gate(server, "slow") as gate:
+        answer = Later(requests.post, f"{server.url}/v2/models/in_place_dies/infer",
+                       json.dumps({"inputs": inputs, "outputs": [{"name": "RESULT"}]}))
+        gate.wait()
+        stub = stub_of(server, "in_place_dies_0_0")
+        os.kill(stub, 9)
+        until(lambda: stub_of(server, "in_place_dies_0_0") not in (stub, None))
+        region.api.unregister_cuda("r")
+        assert REAL or is_open(server)
+        gate.open()
+        reply = answer.result()
+        assert (reply.status_code, reply.json()["error"]) == (
+            500, "Stub process 'in_place_dies_0_0' is not healthy.")
+    until(lambda: used_bytes(server) == 0)
 
 
 # ---- what the driver refuses --------------------------------------------------------------------

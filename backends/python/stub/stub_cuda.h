@@ -5,7 +5,7 @@
  * The context that is current on the calling thread is the same after each function.
  *
  * Ownership.  What is opened is closed by the caller. Contexts stay until cuda_end().
- * Threads.  With the interpreter lock, which all but cuda_end() release meanwhile. Each function that returns
+ * Threads.  With the interpreter lock, which is released meanwhile; cuda_end() without it. Each function that returns
  * false has set TritonModelException.
  */
 #pragma once

@@ -85,8 +85,8 @@ bool device_init(void) {
 PyObject *device_end(PyObject *module, PyObject *unused) {
         (void)module;
         (void)unused;
-        cuda_end();
-        Py_RETURN_NONE;
+        Py_BEGIN_ALLOW_THREADS cuda_end();
+        Py_END_ALLOW_THREADS   Py_RETURN_NONE;
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */

@@ -243,6 +243,31 @@ static void wait_for_event(struct fake_child *c) {
         CHECK_OK(cuda->cuMemFree_v2(memory));
 }
 
+/* All streams of the current device, and no other one's. */
+static void wait_for_context(struct fake_child *c) {
+        struct driver_table *cuda = &c->cuda;
+        char                 source[8] = "source", result[2][8] = { "", "" };
+        cu_pointer           memory[2];
+        cu_stream            other;
+
+        CHECK_OK(cuda->cuCtxSynchronize());
+        CHECK_OK(cuda->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+        c->fake_cuda_set("DELAY_US", "1000000000");
+        for (int i = 0; i < 2; i++) {
+                cu_stream stream = i == 0 ? c->stream : other;
+
+                CHECK_OK(cuda->cuMemAlloc_v2(&memory[i], BYTES));
+                CHECK_OK(cuda->cuMemcpyHtoDAsync_v2(memory[i], source, 8, stream));
+                CHECK_OK(cuda->cuMemcpyDtoHAsync_v2(result[i], memory[i], 8, stream));
+        }
+        CHECK_OK(cuda->cuCtxSynchronize());
+        for (int i = 0; i < 2; i++) {
+                CHECK(strcmp(result[i], "source") == 0);
+                CHECK_OK(cuda->cuMemFree_v2(memory[i]));
+        }
+        CHECK_OK(cuda->cuStreamDestroy_v2(other));
+}
+
 struct race {
         struct fake_child *c;
         pthread_mutex_t    lock;
@@ -299,6 +324,7 @@ static void run_in_any_order(struct fake_child *c) {
 static void test_order(void **state) {
         (void)state;
         fake_child_passes(wait_for_event);
+        fake_child_passes(wait_for_context);
         fake_child_passes(run_in_any_order);
 }
 

@@ -187,6 +187,30 @@ static void test_own_memory(void **state) {
         fake_gpus_close(&f);
 }
 
+/* Memory of another process has no handle here, but a place. */
+static void test_place_of_opened_memory(void **state) {
+        (void)state;
+        struct gpus_options options = fake_gpus_options();
+        struct fake_gpus    f;
+        unsigned char       handle[GPU_SHARE_BYTES];
+        uint64_t            offset = 7;
+        void               *opened;
+
+        fake_gpus_open(&f, &options);
+        assert_null(gpu_open_shared(f.gpus, 1, shared.handle, BYTES, &opened));
+        assert_gpu_error(gpu_share(f.gpus, 1, opened, handle, &offset), ERR_UNAVAILABLE,
+                         "GPU 1: unable to share memory: CUDA_ERROR_");
+        assert_null(gpu_find_place(f.gpus, 1, (char *)opened + 12, &offset));
+        assert_int_equal(offset, 12);
+        gpu_close_shared(f.gpus, 1, opened);
+        assert_gpu_error(gpu_find_place(f.gpus, 1, &f, &offset), ERR_UNAVAILABLE,
+                         "GPU 1: unable to share memory: CUDA_ERROR_");
+        assert_gpu_error(gpu_find_place(f.gpus, 6, opened, &offset), ERR_INVALID_ARG,
+                         "GPU 6 is unknown");
+        assert_no_context(&f);
+        fake_gpus_close(&f);
+}
+
 SUITE(gpu_share) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_memory_of_another_process),
@@ -194,6 +218,7 @@ SUITE(gpu_share) {
                 cmocka_unit_test(test_bad_handles),
                 cmocka_unit_test(test_memory_of_a_pool),
                 cmocka_unit_test(test_own_memory),
+                cmocka_unit_test(test_place_of_opened_memory),
         };
         return cmocka_run_group_tests(tests, start_child, end_child);
 }
