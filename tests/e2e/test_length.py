@@ -20,8 +20,8 @@ import parts  # noqa: E402
 import place  # noqa: E402
 
 RUN = ROOT / "tests" / "length" / "run.py"
-READING = {"rss_kib": 10000, "python_pss_kib": 0, "heap_kib": 5000, "heap_free_kib": 100, "descriptors": 40,
-           "threads": 12, "mappings": 120}
+READING = {"rss_kib": 10000, "anonymous_kib": 6000, "python_pss_kib": 0, "heap_kib": 5000, "heap_free_kib": 100,
+           "descriptors": 40, "threads": 12, "mappings": 120}
 
 
 def readings(**last):
@@ -34,6 +34,7 @@ def readings(**last):
     ({"rss_kib": 10256, "heap_kib": 5064, "mappings": 122}, []),
     ({"rss_kib": 9000, "threads": 3}, []),
     ({"rss_kib": 10257}, ["rss_kib"]),
+    ({"rss_kib": 9000, "anonymous_kib": 6257}, ["anonymous_kib"]),
     ({"heap_kib": 5065}, ["heap_kib"]),
     ({"python_pss_kib": 257}, ["python_pss_kib"]),
     ({"mappings": 123}, ["mappings"]),
@@ -58,7 +59,7 @@ def result(**last):
 
 def test_report():
     picture = ElementTree.fromstring(page.picture([result(rss_kib=20000), result()]))
-    assert len(picture.findall("{*}polyline")) == 4
+    assert len(picture.findall("{*}polyline")) == 6
     rows = page.table(result(rss_kib=20000))
     assert "| resident memory, MiB | 6.84 | 9.77 | 19.53 | +10000 KiB | 256 KiB | GROWS |" in rows
     assert "| threads | 10 | 12 | 12 | +0 | 0 | ok |" in rows
@@ -90,7 +91,9 @@ def test_merge(tmp_path):
     merged = json.loads((tmp_path / "out" / "length.json").read_text())
     assert [(part["name"], part["done"]) for part in merged["parts"]] == [("requests", 1000), ("idle", 1000)]
     assert merged["command"] == "run a; run b; run c"
-    assert "| threads | 10 | 12 | 13 | +1 | 0 | GROWS |" in (tmp_path / "out" / "length.md").read_text()
+    text = (tmp_path / "out" / "length.md").read_text()
+    assert "| threads | 10 | 12 | 13 | +1 | 0 | GROWS |" in text
+    assert "1000 requests (scale 0.5, commit abc) in " in text
 
 
 def metric(where, name):
@@ -106,6 +109,8 @@ def test_loads(tmp_path):
         before = gauge.read(where.pid, where.heap)
         assert set(before) == set(READING)
         assert before["heap_kib"] > 500 and before["threads"] > 5
+        assert 1000 < before["anonymous_kib"] < before["rss_kib"]
+        assert where.heap.arenas().count("<heap nr=") > 1
         for protocol in ("http", "grpc"):
             # 2 of 16 get no answer, of which one had sent its request.
             assert where.connections(protocol, "plain", 160, 8) == {"connections": 160, "answers": 140}

@@ -28,6 +28,7 @@ TITLES = {"rss_kib": "resident memory", "anonymous_kib": "of it, not of files", 
 SETTLE_SECONDS = 25     # at most, until a server without load is at rest; pools halve every 10 s
 REST_SECONDS = 1.5      # for which nothing changes then
 LEAST_SECONDS = 2.5     # a loop without a connection returns its memory after 1.5 s
+TRIMMED_SECONDS = 21    # a loop with connections does so every 10 s, when it was quiet in them
 STEP_SECONDS = 0.25
 
 
@@ -44,14 +45,22 @@ class HeapReader:
     def environment(self, library):
         return {"LD_PRELOAD": str(library), "HEAP_READER": self.path}
 
-    def read(self, trims=False):
-        """(bytes that are allocated, bytes that the allocator keeps)"""
-        os.write(self._ask, b"t" if trims else b"m")
+    def _question(self, kind):
+        os.write(self._ask, kind)
         line = b""
         while not line.endswith(b"\n"):
             line += os.read(self._answer, 128)
-        in_use, free, _ = (int(word) for word in line.split())
+        return [int(word) for word in line.split()]
+
+    def read(self, trims=False):
+        """(bytes that are allocated, bytes that the allocator keeps)"""
+        in_use, free, _ = self._question(b"t" if trims else b"m")
         return in_use, free
+
+    def arenas(self):
+        """What malloc_info() tells of each, as XML: of a growth it says where."""
+        self._question(b"i")
+        return pathlib.Path(self.path + ".info").read_text(encoding="ascii")
 
     def close(self):
         os.close(self._ask)
@@ -107,9 +116,9 @@ def is_equal(reading, other):
         reading[what] == other[what] for what in ("descriptors", "threads", "mappings"))
 
 
-def read_at_rest(pid, heap=None, first=None):
-    """The reading when nothing has changed for a while. When it is more than `first` allows, the server gets
-    SETTLE_SECONDS to give back what it keeps for a time only."""
+def read_at_rest(pid, heap=None, first=None, least_seconds=LEAST_SECONDS):
+    """The reading when nothing has changed for a while, at the earliest after `least_seconds`. When it is more than
+    `first` allows, the server gets SETTLE_SECONDS to give back what it keeps for a time only."""
     begin = changed = time.monotonic()
     last = read(pid, heap)
     while time.monotonic() - begin < SETTLE_SECONDS:
@@ -117,7 +126,7 @@ def read_at_rest(pid, heap=None, first=None):
         now = read(pid, heap)
         if not is_equal(now, last):
             last, changed = now, time.monotonic()
-        is_settled = time.monotonic() - changed >= REST_SECONDS and time.monotonic() - begin >= LEAST_SECONDS
+        is_settled = time.monotonic() - changed >= REST_SECONDS and time.monotonic() - begin >= least_seconds
         if is_settled and (first is None or not is_more(now, first)):
             return now
     return read(pid, heap)
