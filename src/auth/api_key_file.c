@@ -158,12 +158,9 @@ static struct error *read_groups(struct key_reader *r, struct str word, struct a
                 } else if (endpoint_group_find(name, &group)) {
                         key->groups |= UINT32_C(1) << group;
                 } else {
-                        const char *nearest = endpoint_group_suggest(name);
-
-                        return FAULT(r, name.ptr, "unknown group '%.*s'%s%s%s",
-                                     STR_ARG(short_word(name)),
-                                     nearest != NULL ? "; did you mean '" : "",
-                                     nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
+                        return error_suggest(FAULT(r, name.ptr, "unknown group '%.*s'",
+                                                   STR_ARG(short_word(name))),
+                                             "", endpoint_group_suggest(name));
                 }
         }
         return NULL;

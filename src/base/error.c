@@ -111,6 +111,17 @@ struct error *error_prefix(struct error *err, const char *format, ...) {
         return prefixed;
 }
 
+struct error *error_suggest(struct error *err, const char *prefix, const char *nearest) {
+        struct error *longer;
+
+        if (nearest == NULL)
+                return err;
+        longer = error_new(err->code, "%s; did you mean '%s%s'?", err->message, prefix, nearest);
+        move_field(err, longer);
+        error_free(err);
+        return longer;
+}
+
 struct error *error_recode(struct error *err, enum error_code code) {
         if (err == NULL || err->code == code)
                 return err;

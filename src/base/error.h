@@ -58,6 +58,9 @@ struct error *error_wrap(struct error *err, const char *format, ...) PRINTF_LIKE
 /* Puts the formatted text directly before the old message, without a separator; takes `err`. */
 struct error *error_prefix(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
 
+/* Adds "; did you mean '<prefix><nearest>'?" to the message, or nothing when `nearest` is NULL; takes `err`. */
+struct error *error_suggest(struct error *err, const char *prefix, const char *nearest) COLD;
+
 /* Sets the kind. Takes `err`, which may be NULL; a static error stays as it is. A copy and another code
  * keep the kind, a longer message does not. */
 struct error *error_mark(struct error *err, enum error_kind kind) COLD;

@@ -8,11 +8,8 @@
 #define HELP_COLUMN 28 /* column of the help texts, after the longest option */
 
 static struct error *unknown_option(const struct command_line *l, struct str name) {
-        const char *nearest = option_table_suggest(l->options, name);
-
-        return error_new(ERR_INVALID_ARG, "unknown option '--%.*s'%s%s%s", STR_ARG(name),
-                         nearest != NULL ? "; did you mean '--" : "",
-                         nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
+        return error_suggest(error_new(ERR_INVALID_ARG, "unknown option '--%.*s'", STR_ARG(name)),
+                             "--", option_table_suggest(l->options, name));
 }
 
 static struct error *set_option(struct command_line *l, const struct option_row *row,

@@ -121,14 +121,12 @@ static const struct command_word *find_command(const char *name) {
 }
 
 static struct error *unknown_command(const char *name) {
-        const char *names[ARRAY_LEN(commands)], *nearest;
+        const char *names[ARRAY_LEN(commands)];
 
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)
                 names[i] = commands[i].name;
-        nearest = str_suggest(str_of(name), names, ARRAY_LEN(names));
-        return error_new(ERR_INVALID_ARG, "unknown command '%s'%s%s%s", name,
-                         nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "",
-                         nearest != NULL ? "'?" : "");
+        return error_suggest(error_new(ERR_INVALID_ARG, "unknown command '%s'", name), "",
+                             str_suggest(str_of(name), names, ARRAY_LEN(names)));
 }
 
 static struct error *check_words(const struct command_word *k, const struct option_texts *words) {

@@ -6,13 +6,9 @@
 #include <string.h>
 
 static struct error *unknown_option(struct str name) {
-        const char *near = option_table_suggest(&cli_option_table, name);
-
-        if (near != NULL)
-                return error_new(ERR_INVALID_ARG,
-                                 "unrecognized option '--%.*s'; did you mean '--%s'?",
-                                 STR_ARG(name), near);
-        return error_new(ERR_INVALID_ARG, "unrecognized option '--%.*s'", STR_ARG(name));
+        return error_suggest(error_new(ERR_INVALID_ARG, "unrecognized option '--%.*s'",
+                                       STR_ARG(name)),
+                             "--", option_table_suggest(&cli_option_table, name));
 }
 
 /* Adds a name that begins with the prefix to the list of matches. */

@@ -201,13 +201,10 @@ static struct error *read_bool(struct json_message_reader *r, const struct json_
 
 static struct error *unknown_enum_value(const ProtobufCFieldDescriptor *field,
                                         const struct json_place *place, struct str name) {
-        const char *nearest = pb_enum_suggest(field, name);
+        struct error *err = error_new(ERR_INVALID_ARG, "enum '%s' has no value '%.*s'",
+                                      pb_field_type_name(field), STR_ARG(name));
 
-        return locate(place,
-                      error_new(ERR_INVALID_ARG, "enum '%s' has no value '%.*s'%s%s%s",
-                                pb_field_type_name(field), STR_ARG(name),
-                                nearest != NULL ? "; did you mean '" : "",
-                                nearest != NULL ? nearest : "", nearest != NULL ? "'?" : ""));
+        return locate(place, error_suggest(err, "", pb_enum_suggest(field, name)));
 }
 
 /* True when the number is one that the field's enum names. */
@@ -411,13 +408,10 @@ static struct error *read_map(struct json_message_reader *r, struct pb_build *b,
 
 static struct error *unknown_field(const ProtobufCMessageDescriptor *type,
                                    const struct json_place *place, struct str name) {
-        const char *nearest = pb_field_suggest(type, name);
+        struct error *err = error_new(ERR_INVALID_ARG, "message '%s' has no field named '%.*s'",
+                                      pb_type_name(type), STR_ARG(name));
 
-        return locate(place,
-                      error_new(ERR_INVALID_ARG, "message '%s' has no field named '%.*s'%s%s%s",
-                                pb_type_name(type), STR_ARG(name),
-                                nearest != NULL ? "; did you mean '" : "",
-                                nearest != NULL ? nearest : "", nearest != NULL ? "'?" : ""));
+        return locate(place, error_suggest(err, "", pb_field_suggest(type, name)));
 }
 
 /* Reads one member of an object, whose key was read. */

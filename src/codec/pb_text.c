@@ -284,12 +284,10 @@ static struct error *wrong_name(struct reader *r, struct error *err) {
 static struct error *unknown_field(const struct reader *r) {
         const ProtobufCMessageDescriptor *type = r->frames[r->depth].message->descriptor;
         struct str                        name = r->lexer.token.text;
-        const char                       *nearest = pb_field_suggest(type, name);
 
-        return error_new(ERR_INVALID_ARG, "message '%s' has no field named '%.*s'%s%s%s",
-                         pb_type_name(type), STR_ARG(name),
-                         nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "",
-                         nearest != NULL ? "'?" : "");
+        return error_suggest(error_new(ERR_INVALID_ARG, "message '%s' has no field named '%.*s'",
+                                       pb_type_name(type), STR_ARG(name)),
+                             "", pb_field_suggest(type, name));
 }
 
 static struct error *missing_bracket(const struct reader *r) {

@@ -168,14 +168,13 @@ static struct error *read_bool(struct pb_lexer *l, const ProtobufCFieldDescripto
 
 static struct error *unknown_enum_value(const struct pb_lexer *l, struct pb_place place,
                                         const ProtobufCFieldDescriptor *field, bool is_negative) {
-        const char *nearest = pb_enum_suggest(field, l->token.text);
-
-        return pb_lexer_locate(
-                l, place,
-                error_new(ERR_INVALID_ARG, "enum '%s' of field '%s' has no value '%s%.*s'%s%s%s",
+        struct error *err =
+                error_new(ERR_INVALID_ARG, "enum '%s' of field '%s' has no value '%s%.*s'",
                           pb_field_type_name(field), field->name, is_negative ? "-" : "",
-                          STR_ARG(l->token.text), nearest != NULL ? "; did you mean '" : "",
-                          nearest != NULL ? nearest : "", nearest != NULL ? "'?" : ""));
+                          STR_ARG(l->token.text));
+
+        return pb_lexer_locate(l, place,
+                               error_suggest(err, "", pb_enum_suggest(field, l->token.text)));
 }
 
 static struct error *read_enum(struct pb_lexer *l, const ProtobufCFieldDescriptor *field,

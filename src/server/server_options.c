@@ -91,14 +91,11 @@ static const struct {
 
 struct error *server_options_set(struct server_options *o, const char *name, const char *text) {
         const struct option_row *row = option_table_find(&table, str_of(name));
-        const char              *near;
 
-        if (row == NULL) {
-                near = option_table_suggest(&table, str_of(name));
-                return error_new(ERR_INVALID_ARG, "the server library has no option '%.100s'%s%s%s",
-                                 name, near != NULL ? "; did you mean '" : "",
-                                 near != NULL ? near : "", near != NULL ? "'?" : "");
-        }
+        if (row == NULL)
+                return error_suggest(error_new(ERR_INVALID_ARG,
+                                               "the server library has no option '%.100s'", name),
+                                     "", option_table_suggest(&table, str_of(name)));
         for (size_t i = 0; i < ARRAY_LEN(checks); i++)
                 if (strcmp(checks[i].name, row->name) == 0)
                         TRY(checks[i].check(text));

@@ -47,6 +47,15 @@ static void test_wrap_and_prefix(void **state) {
         assert_int_equal(err->code, ERR_UNAVAILABLE);
         error_free(err);
 
+        err = error_at(error_new(ERR_INVALID_ARG, "no option '--b'"), "field");
+        err = error_suggest(err, "--", NULL);
+        assert_string_equal(err->message, "no option '--b'");
+        err = error_suggest(err, "--", "a");
+        assert_string_equal(err->message, "no option '--b'; did you mean '--a'?");
+        assert_string_equal(err->field, "field");
+        assert_int_equal(err->code, ERR_INVALID_ARG);
+        error_free(err);
+
         assert_null(error_wrap(NULL, "nothing"));
         assert_null(error_prefix(NULL, "nothing"));
         assert_null(error_recode(NULL, ERR_INTERNAL));
