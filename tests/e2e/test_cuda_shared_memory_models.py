@@ -11,7 +11,8 @@ from cuda_client import Memory
 from gate import Gate, gated
 from gpus import model_text, opens_gpu_server
 from grpc_stubs import SECONDS, client, stubs  # noqa: F401
-from scrape import wait_for_pending
+from models import wait_until
+from scrape import metric, wait_for_pending
 from test_cuda_shared_memory import OPTIONS, PAGE, Grpc, Http, Region, is_open, wait_until_closed
 from test_shared_memory import Later, Object, assert_refused, place
 
@@ -188,3 +189,30 @@ def test_a_failed_copy_refuses_its_request_of_a_batch_of_sequences(tmp_path, str
         control.write_text("")
         gate.open(3)
         assert [sums(infer(sequence, 10, False, True))["SUM"] for sequence in (1, 2, 4)] == [11, 12, 14]
+
+
+@pytest.mark.parametrize("more", ["", "dynamic_batching { }"], ids=("plain", "dynamic_batching"))
+def test_no_loop_waits_for_a_copy(tmp_path, more):
+    """A small model on the CPU runs on the loops, but for requests whose inputs are copied from a GPU."""
+    text = ('backend: "identity" max_batch_size: 4\n'
+            'input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }\n'
+            'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }\n'
+            f'parameters {{ key: "inline_execution" value {{ string_value: "always" }} }}\n{more}\n')
+
+    def infer(is_shared):
+        tensor = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 10]}
+        tensor.update({"parameters": place(("r", 0, 40))} if is_shared else {"data": TEN.tolist()})
+        reply = requests.post(f"{server.url}/v2/models/m/infer", json={"inputs": [tensor]}, timeout=SECONDS)
+        assert reply.json()["outputs"][0]["data"] == TEN.tolist()
+
+    def runs_here(is_shared):
+        before = metric(server, "neso_executions_total", "m", path="inline")
+        infer(is_shared)
+        return metric(server, "neso_executions_total", "m", path="inline") > before
+
+    with opens_gpu_server(tmp_path, {"m": text}, *OPTIONS) as server, \
+            Region(Http(server), TEN.tobytes() + bytes(PAGE)):
+        for _ in range(5):
+            # Not before the instance's thread is idle, which answers first.
+            wait_until(lambda: runs_here(False))
+            assert not runs_here(True)
