@@ -117,6 +117,7 @@ class Server:
         self.log = []
         self.ports = {}
         self._lines = queue.Queue()
+        self._is_stopping = False
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -181,10 +182,15 @@ class Server:
     def url(self):
         return f"{'https' if TLS else 'http'}://127.0.0.1:{self.http_port}"
 
-    def stop(self, seconds=40):
-        """Asks it to end; its exit code."""
-        if self.process.poll() is None:
+    def begin_stop(self):
+        """Asks it to end. Only once: at a second signal the server exits at once."""
+        if self.process.poll() is None and not self._is_stopping:
+            self._is_stopping = True
             self.process.send_signal(signal.SIGTERM)
+
+    def stop(self, seconds=40):
+        """Asks it to end, unless begin_stop() has; its exit code."""
+        self.begin_stop()
         try:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -7,7 +7,6 @@ No test sleeps: executions stop at gates (gate.py), loads answer when they are d
 import concurrent.futures
 import json
 import re
-import signal
 import subprocess
 import threading
 import time
@@ -715,7 +714,7 @@ def test_stop_while_a_request_is_inside(tmp_path):
         with Gate(server, "A") as gate, concurrent.futures.ThreadPoolExecutor(1) as pool:
             answer = pool.submit(value, server, "A", 5)
             gate.wait()
-            server.process.send_signal(signal.SIGTERM)
+            server.begin_stop()
             server.wait_for_line("Waiting for in-flight requests", SECONDS)
             gate.open()
             assert answer.result() == 116

@@ -260,7 +260,7 @@ def test_nothing_waits_for_others_at_the_end(tmp_path, end):
             if end == "unload":
                 requests.post(f"{server.url}/v2/repository/models/m/unload", timeout=20)
             else:
-                server.process.terminate()
+                server.begin_stop()
             for n, one in enumerate(sent):
                 answer = outputs(one.result())
                 assert (answer["OUTPUT0"], answer["BATCH_ROWS"]) == ([n], [3])

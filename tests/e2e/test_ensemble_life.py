@@ -334,7 +334,7 @@ def test_an_unload_that_waits_ends_with_the_server(tmp_path):
         assert load(server, "A") == (200, "")
         slow_load = SlowLoad(server, pool, "line")
         unloading = unload_that_waits(server, pool, "A")
-        server.process.terminate()
+        server.begin_stop()
         assert unloading.result() == (503, "Server exiting")
         slow_load.open()
         slow_load.answer.result()
@@ -346,7 +346,7 @@ def test_stop_while_a_request_is_inside(tmp_path):
         with Gate(server, "A") as gate, concurrent.futures.ThreadPoolExecutor(1) as pool:
             answer = pool.submit(value, server, "line", 5)
             gate.wait()
-            server.process.terminate()
+            server.begin_stop()
             server.wait_for_line("Waiting for in-flight requests", SECONDS)
             gate.open()
             assert answer.result() == 116

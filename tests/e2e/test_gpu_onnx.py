@@ -30,7 +30,7 @@ def file(tmp_path_factory):
     if not LIBRARY.exists():
         pytest.skip(f"{LIBRARY} is not built")
     folder = tmp_path_factory.mktemp("onnx")
-    subprocess.run([sys.executable, str(ROOT / "tests" / "models" / "make_models.py"), str(folder)], check=True,
+    subprocess.run([sys.executable, str(ROOT / "tests" / "models" / "make_test_models.py"), str(folder)], check=True,
                    timeout=120)
     return folder / "good"
 

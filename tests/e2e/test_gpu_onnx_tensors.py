@@ -32,7 +32,7 @@ from test_onnx import (  # noqa: F401 pylint: disable=unused-import
 pytest.importorskip("onnx")
 
 sys.path.append(str(ROOT / "tests" / "models"))
-import make_models  # noqa: E402 pylint: disable=wrong-import-position
+import make_test_models  # noqa: E402 pylint: disable=wrong-import-position
 
 SECONDS = 30
 TAKES_SECONDS = 40
@@ -56,17 +56,17 @@ def digits(more):
 
 def doubled(size):
     """OUTPUT0 = 2 INPUT0, and OUTPUT1 = -INPUT0. `size`: None for any number of columns."""
-    onnx_type, helper = make_models.TensorProto.FLOAT, make_models.helper
-    return make_models.model(
+    onnx_type, helper = make_test_models.TensorProto.FLOAT, make_test_models.helper
+    return make_test_models.model(
         [helper.make_node("Add", ["INPUT0", "INPUT0"], ["OUTPUT0"]), helper.make_node("Neg", ["INPUT0"], ["OUTPUT1"])],
-        [make_models.value("INPUT0", onnx_type, None, size)],
-        [make_models.value(name, onnx_type, None, size) for name in ("OUTPUT0", "OUTPUT1")])
+        [make_test_models.value("INPUT0", onnx_type, None, size)],
+        [make_test_models.value(name, onnx_type, None, size) for name in ("OUTPUT0", "OUTPUT1")])
 
 
 def write_doubled(folder, size, more):
-    tensors = [make_models.tensor(kind, name, "TYPE_FP32", [size or -1])
+    tensors = [make_test_models.tensor(kind, name, "TYPE_FP32", [size or -1])
                for kind, name in (("input", "INPUT0"), ("output", "OUTPUT0"), ("output", "OUTPUT1"))]
-    make_models.write(folder, doubled(size), make_models.onnx_config(8, *tensors, more=more))
+    make_test_models.write(folder, doubled(size), make_test_models.onnx_config(8, *tensors, more=more))
 
 
 def line(*models):
@@ -80,7 +80,7 @@ def line(*models):
 
 def write_models(folder):
     """The models of the tests of ONNX, on all GPUs, and those of this module."""
-    subprocess.run([sys.executable, str(ROOT / "tests" / "models" / "make_models.py"), str(folder)], check=True,
+    subprocess.run([sys.executable, str(ROOT / "tests" / "models" / "make_test_models.py"), str(folder)], check=True,
                    timeout=120)
     good = folder / "good"
     file = (ROOT / "examples" / "models" / "digits" / "1" / "model.onnx").read_bytes()

@@ -112,7 +112,7 @@ def seconds_to_the_end_of_watches(repository, stubs):
         for watch in watches:
             assert next(watch).status == serving.SERVING
         began = time.monotonic()
-        running.process.terminate()
+        running.begin_stop()
         for watch in watches:
             statuses = []
             with pytest.raises(grpc.RpcError) as caught:

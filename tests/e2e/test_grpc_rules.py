@@ -254,7 +254,7 @@ def test_while_the_server_exits(tmp_path, stubs):  # noqa: F811
         assert next(stream).infer_response.id == "first"
         unary = own.ModelInfer.future(one(own, "gated"), timeout=SECONDS)
         gate.wait()
-        running.process.terminate()
+        running.begin_stop()
         running.wait_for_line("All models are stopped, unloading models")
 
         assert own.refusal("ServerLive") == EXITING

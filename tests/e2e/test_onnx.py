@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """ONNX models: every type, open dimensions, files without a configuration, files that do not fit.
 
-The models are those of tests/models/make_models.py.
+The models are those of tests/models/make_test_models.py.
 """
 import concurrent.futures
 import json
@@ -37,7 +37,7 @@ EDGES = {
 def folder(tmp_path_factory):
     require_build(("onnxruntime", "identity", "testing"))
     folder = tmp_path_factory.mktemp("onnx")
-    subprocess.run([sys.executable, str(ROOT / "tests" / "models" / "make_models.py"), str(folder)],
+    subprocess.run([sys.executable, str(ROOT / "tests" / "models" / "make_test_models.py"), str(folder)],
                    check=True, timeout=120)
     return folder
 

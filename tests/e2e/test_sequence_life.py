@@ -5,7 +5,6 @@ An answer is right only when it comes from the load of the model where the seque
 kept in the memory of its instance, and SERIAL tells the instances of all loads apart.
 """
 import concurrent.futures
-import signal
 import threading
 
 import pytest
@@ -297,7 +296,7 @@ def test_one_stream_through_reloads(tmp_path, stubs):  # noqa: F811
 
 
 def ask_to_stop(server):
-    server.process.send_signal(signal.SIGTERM)
+    server.begin_stop()
     server.wait_for_line(r"All models are stopped, unloading models")
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The onnxruntime backend with the real runtime, in a server that is not one. The environment's
- * TEST_MODELS is the folder that tests/models/make_models.py has written. */
+ * TEST_MODELS is the folder that tests/models/make_test_models.py has written. */
 #include "suite.h"
 
 #include "fake_server.h"
@@ -282,7 +282,7 @@ static void test_shapes_are_not_mixed(void **state) {
 }
 
 static void test_types(void **state) {
-        /* The types of ort.c, each with a model of tests/models/make_models.py. */
+        /* The types of ort.c, each with a model of tests/models/make_test_models.py. */
         static const struct {
                 TRITONSERVER_DataType type;
                 const char           *model;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes the repositories of small models that the tests use.
 
-    make_models.py TARGET [--only NAME ...]
+    make_test_models.py TARGET [--only NAME ...]
 
 TARGET/good holds models that load, TARGET/broken models that must not, each with its own reason.
 The files are the same each time. The ONNX models need the packages python3-onnx and python3-numpy.
