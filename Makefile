@@ -136,7 +136,7 @@ faults: all
 GPU_MODULES = http_infer grpc_infer grpc_stream inference_matrix inference_random large_tensors ensembles cache \
         dynamic_batching shared_memory cuda_shared_memory
 gpu: everything
-	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e/test_gpu.py
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e/test_gpu.py tests/e2e/test_gpu_python.py
 	@NESO_TESTS_ON_GPU=1 $(PYTHON) -m pytest -q -p no:cacheprovider $(GPU_MODULES:%=tests/e2e/test_%.py) \
 		--deselect tests/e2e/test_dynamic_batching.py::test_gpus_are_refused \
 		--deselect tests/e2e/test_cuda_shared_memory.py::test_bench_without_a_gpu \
