@@ -145,7 +145,7 @@ GPU_MODULES = http_infer grpc_infer grpc_stream inference_matrix inference_rando
         stop_under_load decoupled decoupled_order long_requests chains composite composite_check rate_limiter \
         ensemble_life pipeline_ways pipeline_stress pipeline_accounts
 gpu: everything
-	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e/test_gpu.py
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/e2e/test_gpu.py tests/e2e/test_gpu_python.py
 	@NESO_TESTS_ON_GPU=1 $(PYTHON) -m pytest -q -p no:cacheprovider $(GPU_MODULES:%=tests/e2e/test_%.py) \
 		--deselect tests/e2e/test_dynamic_batching.py::test_gpus_are_refused \
 		--deselect tests/e2e/test_cuda_shared_memory.py::test_bench_without_a_gpu \

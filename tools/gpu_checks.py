@@ -51,6 +51,10 @@ TESTS = ["test_gpu.py::test_add", "test_gpu.py::test_requests_of_a_batch", "test
              "test_kinds", "test_bad_bodies", "test_strings", "test_large", "test_empty", "test_batches",
              "test_bad_ranges", "test_sizes", "test_compressed", "test_unregister_in_flight",
              "test_stream_of_responses")),
+         *(f"test_gpu_python.py::{name}" for name in (
+             "test_input_where_it_lies", "test_input_part_of_a_region", "test_input_that_is_kept",
+             "test_input_as_output", "test_ensemble", "test_call", "test_preferred_memory",
+             "test_process_that_ends")),
          "test_gpu_page.py"]
 ONE_DEVICE = "not add_1 and not 1-directions1"
 

@@ -199,6 +199,7 @@ void device_write(const struct tensor *t, struct shm_tensor *record, unsigned ch
 void      device_keep(uint32_t block, PyObject *outputs);
 bool      device_keeps_any(void);
 void      device_drop(uint32_t block);
+void      device_drop_all(void);
 PyObject *device_end(PyObject *module, PyObject *unused);
 
 /* ---- BYTES tensors (strings.c) --------------------------------------------------------------- */

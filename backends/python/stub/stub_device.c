@@ -213,6 +213,13 @@ static void drop_all(struct kept *list) {
         PyErr_Restore(type, value, trace);
 }
 
+void device_drop_all(void) {
+        struct kept *all = kept;
+
+        kept = NULL;
+        drop_all(all);
+}
+
 void device_drop(uint32_t block) {
         struct kept **link = &kept, *dropped = NULL;
 

@@ -602,8 +602,11 @@ PyObject *serve(PyObject *module, PyObject *args) {
                 connection.execution_head++;
                 atomic_store_explicit(&h->execution_head, connection.execution_head,
                                       memory_order_release);
-                if (execution.kind == SHM_FINALIZE)
+                if (execution.kind == SHM_FINALIZE) {
+                        connection_absorb();
+                        device_drop_all(); /* the server has read them */
                         Py_RETURN_NONE;
+                }
                 slot = &h->slots[execution.slot];
                 if (!shm_slot_claim(&slot->word, execution.generation))
                         continue;
