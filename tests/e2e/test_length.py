@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 import requests
 
-from conftest import BUILD, ROOT
+from conftest import BUILD, ROOT, is_sanitized
 
 TAKES_SECONDS = 10
 sys.path[:0] = [str(ROOT / "tests" / "length"), str(ROOT / "tests" / "faults")]
@@ -105,6 +105,8 @@ def test_loads(tmp_path):
     """The programs that are the load, and what is read of the server meanwhile."""
     if not (BUILD / "tests" / "length" / "heap_reader.so").exists():
         pytest.skip("tests/length is not built")
+    if is_sanitized():
+        pytest.skip("a sanitizer must be the first library that is preloaded")
     with contextlib.closing(place.Place(BUILD, tmp_path, parts.Connections().models())) as where:
         before = gauge.read(where.pid, where.heap)
         assert set(before) == set(READING)

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from conftest import TLS
+from conftest import TLS, is_sanitized
 from models import wait_until
 from wire import Wire
 
@@ -18,7 +18,8 @@ N = 600
 BODY = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}'
 REQUEST = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
 
-pytestmark = pytest.mark.skipif(bool(TLS), reason="the handshakes take rounds of their own")
+pytestmark = [pytest.mark.skipif(bool(TLS), reason="the handshakes take rounds of their own"),
+              pytest.mark.skipif(is_sanitized(), reason="a sanitizer keeps freed blocks")]
 
 
 def stop(server):
