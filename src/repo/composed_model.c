@@ -14,8 +14,6 @@
 
 #include <string.h>
 
-#define MAX_ALL_STEPS 8192
-
 struct error *composed_model_new(struct loaded_model *l, struct composed_model **ret) {
         struct model_needs     needs;
         struct composed_model *c;
@@ -214,17 +212,17 @@ static struct error *plan_ensemble(struct loaded_model *l, struct step_models *s
 
 /* Each step of an ensemble may be an ensemble: twenty of two steps each execute a million models for one request,
  * and take as long to be asked whether they are ready. */
-static struct error *check_size(const struct composed_model *c, const struct step_models *s) {
-        if (s->n_all <= MAX_ALL_STEPS)
+struct error *composed_check_size(const char *name, size_t n_all) {
+        if (n_all <= MAX_ALL_STEPS)
                 return NULL;
         return error_new(ERR_INVALID_ARG,
                          "'%s' executes %zu models for a request, counting those of its steps, at "
                          "most %d are supported",
-                         c->model->name, s->n_all, MAX_ALL_STEPS);
+                         name, n_all, MAX_ALL_STEPS);
 }
 
 static struct error *make_plan(struct composed_model *c, struct step_models *s) {
-        TRY(check_size(c, s));
+        TRY(composed_check_size(c->model->name, s->n_all));
         switch (c->needs.kind) {
         case NEEDS_NEXT:
         case NEEDS_STAGES: return plan_chain(c, s);
