@@ -30,7 +30,7 @@ void model_config_free(struct model_config *c) {
 }
 
 /* A text of empty messages ("{},") takes some fifty times its size in memory, and again for each copy. Those
- * that say something take some four times. The part for any text has room for larger ones than are written. */
+ * that say something take some four times. The part for any text is more than most configurations need. */
 #define FREE_BYTES ((size_t)1 << 20) /* for any text */
 #define BYTES_PER_TEXT_BYTE 4
 

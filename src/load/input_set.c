@@ -179,7 +179,9 @@ static struct error *make_entry(struct input_set *s, const struct load_model *m,
 static struct error *read_lines(struct input_set *s, struct str text, struct str *ret) {
         AUTO_STRBUF out = { .max = MAX_FILE };
 
-        if (str_ends(text, STR_LIT("\n")))
+        if (text.len == 0)
+                text.ptr = NULL; /* not one empty line */
+        else if (str_ends(text, STR_LIT("\n")))
                 text.len--;
         STR_FOR_EACH(text, '\n', line) {
                 uint32_t len = (uint32_t)line.len;

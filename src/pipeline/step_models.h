@@ -45,7 +45,9 @@ struct step_models;
 struct step_model {
         struct model       *model;
         struct step_models *nested; /* NULL: not composed, or runs without its next model */
-        size_t n_next; /* n_all of the chain that begins at a model which runs without its next */
+        /* n_all of the chain that begins at a model which runs without its next: such a chain is asked whether it is
+         * ready, too. 0 when the models of the chain are steps as well. */
+        size_t n_next;
 };
 
 struct step_models {

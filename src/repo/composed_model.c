@@ -14,8 +14,6 @@
 
 #include <string.h>
 
-#define MAX_ALL_STEPS 8192
-
 struct error *composed_model_new(struct loaded_model *l, struct composed_model **ret) {
         struct model_needs     needs;
         struct composed_model *c;
@@ -135,8 +133,8 @@ static void find_step(struct composed_model *c, const struct model_need *need,
                 if (nested == NULL)
                         ret->why = not_ready(c, need->name);
         }
-        add_step(f, model, nested, has_next(of_step) ? count_all(of_step) : 0);
-        if (c->needs.kind == NEEDS_NEXT && has_next(of_step))
+        add_step(f, model, nested, has_next(of_step) && !has_next(c) ? count_all(of_step) : 0);
+        if (has_next(of_step) && has_next(c))
                 add_followers(f, of_step, ret);
 }
 
@@ -214,17 +212,17 @@ static struct error *plan_ensemble(struct loaded_model *l, struct step_models *s
 
 /* Each step of an ensemble may be an ensemble: twenty of two steps each execute a million models for one request,
  * and take as long to be asked whether they are ready. */
-static struct error *check_size(const struct composed_model *c, const struct step_models *s) {
-        if (s->n_all <= MAX_ALL_STEPS)
+struct error *composed_check_size(const char *name, size_t n_all) {
+        if (n_all <= MAX_ALL_STEPS)
                 return NULL;
         return error_new(ERR_INVALID_ARG,
                          "'%s' executes %zu models for a request, counting those of its steps, at "
                          "most %d are supported",
-                         c->model->name, s->n_all, MAX_ALL_STEPS);
+                         name, n_all, MAX_ALL_STEPS);
 }
 
 static struct error *make_plan(struct composed_model *c, struct step_models *s) {
-        TRY(check_size(c, s));
+        TRY(composed_check_size(c->model->name, s->n_all));
         switch (c->needs.kind) {
         case NEEDS_NEXT:
         case NEEDS_STAGES: return plan_chain(c, s);
@@ -284,15 +282,12 @@ struct step_models *composed_model_get(struct composed_model *c) {
         return step_models_holder_get(&c->holder);
 }
 
-/* True when the models of all steps exist and can serve. */
-static bool are_steps_ready(struct composed_model *c) {
-        struct step_models *s = composed_model_get(c);
-        bool                is_ready = s != NULL;
+/* The steps of a step, which have to be ready, too; NULL: none. A model with a `next` has all that follow as
+ * steps: asking each of them for its own would double the questions with each model. */
+static struct composed_model *steps_of_step(const struct composed_model *c, struct model *step) {
+        struct composed_model *of_step = composed_of(step);
 
-        for (size_t i = 0; is_ready && i < s->n; i++)
-                is_ready = model_is_ready(s->models[i]);
-        step_models_unref(s);
-        return is_ready;
+        return has_next(c) && has_next(of_step) ? NULL : of_step;
 }
 
 bool model_is_ready_itself(struct model *model) {
@@ -301,12 +296,29 @@ bool model_is_ready_itself(struct model *model) {
         return l->kind->is_ready(l);
 }
 
+/* True when the models of all steps exist and can serve. */
+static bool are_steps_ready(struct composed_model *c) {
+        struct step_models *s = composed_model_get(c);
+        bool                is_ready = s != NULL;
+
+        for (size_t i = 0; is_ready && i < s->n; i++) {
+                struct composed_model *steps = steps_of_step(c, s->models[i]);
+
+                is_ready = model_is_ready_itself(s->models[i]) &&
+                           (steps == NULL || are_steps_ready(steps));
+        }
+        step_models_unref(s);
+        return is_ready;
+}
+
+static struct readiness readiness_of(struct model *model, struct composed_model *steps);
+
 static void add_steps(struct readiness *to, struct composed_model *c) {
         struct step_models *s = composed_model_get(c);
 
         to->is_ready = s != NULL;
         for (size_t i = 0; s != NULL && i < s->n; i++) {
-                struct readiness one = model_readiness(s->models[i]);
+                struct readiness one = readiness_of(s->models[i], steps_of_step(c, s->models[i]));
 
                 to->is_ready = to->is_ready && one.is_ready;
                 to->asks_backends = to->asks_backends || one.asks_backends;
@@ -314,18 +326,20 @@ static void add_steps(struct readiness *to, struct composed_model *c) {
         step_models_unref(s);
 }
 
-struct readiness model_readiness(struct model *model) {
-        const struct loaded_model *l = loaded_model_of(model);
+static struct readiness readiness_of(struct model *model, struct composed_model *steps) {
         struct readiness found = { .is_ready = true, .asks_backends = model->may_be_unready };
 
-        if (l->composed != NULL)
-                add_steps(&found, l->composed);
+        if (steps != NULL)
+                add_steps(&found, steps);
         return found;
 }
 
-bool model_is_ready(struct model *model) {
-        const struct loaded_model *l = loaded_model_of(model);
+struct readiness model_readiness(struct model *model) {
+        return readiness_of(model, composed_of(model));
+}
 
-        return model_is_ready_itself(model) &&
-               (l->composed == NULL || are_steps_ready(l->composed));
+bool model_is_ready(struct model *model) {
+        struct composed_model *steps = composed_of(model);
+
+        return model_is_ready_itself(model) && (steps == NULL || are_steps_ready(steps));
 }

@@ -7,6 +7,7 @@
 #include "base/strbuf.h"
 #include "config/config_edit.h"
 #include "config/ensemble_models.h"
+#include "repo/composed_model.h"
 #include "server/model_check.h"
 
 enum visit { NOT_VISITED, VISITING, VISITED };
@@ -15,6 +16,7 @@ struct checked_model {
         struct model_check *check;
         enum visit          visit;
         bool                is_decoupled;
+        size_t n_all; /* models that a request of an ensemble without mistakes executes */
 };
 
 struct ensemble_steps_check {
@@ -136,6 +138,21 @@ static struct error *check_graph(const struct ensemble_steps_check *e, struct ch
         return err;
 }
 
+/* Steps of steps are counted as often as they run. */
+static struct error *check_size(const struct ensemble_steps_check *e, struct checked_model *m,
+                                const struct ensemble_graph *g) {
+        size_t n_all = 0;
+
+        for (uint32_t i = 0; i < g->n_steps; i++) {
+                const struct checked_model *step = find_model(e, m, &g->steps[i]);
+
+                n_all += 1 + (step != NULL ? step->n_all : 0); /* n_all of each is bounded */
+        }
+        TRY(error_at(composed_check_size(g->pb->name, n_all), "ensemble_scheduling"));
+        m->n_all = n_all;
+        return NULL;
+}
+
 /* ---- ensembles ------------------------------------------------------------------------------- */
 
 static void visit(struct ensemble_steps_check *e, struct checked_model *m);
@@ -161,6 +178,8 @@ static void visit_ensemble(struct ensemble_steps_check *e, struct checked_model 
         if (err == NULL) {
                 visit_steps(e, m, g);
                 err = check_graph(e, m, g);
+                if (err == NULL)
+                        err = check_size(e, m, g);
                 ensemble_graph_free(g);
         }
         if (err == NULL)

@@ -478,6 +478,18 @@ def test_ensemble_against_its_models(tmp_path, steps, models, place, message):
     assert "\nm: ok" in "\n" + out
 
 
+def test_ensembles_that_double(tmp_path):
+    """Each executes the one before it twice. Only the first that is too large has a mistake."""
+    write_repository(tmp_path, {"e0": STEP, **{
+        f"e{i}": ensemble((f"e{i - 1}", {"X": "X"}, {"Y": "T"}, LATEST),
+                          (f"e{i - 1}", {"X": "T"}, {"Y": "Y"}, LATEST)) for i in range(1, 16)}})
+    code, out, err = check(tmp_path)
+    assert code == 1
+    assert err == (f"{tmp_path}/e13/config.pbtxt:4:1: 'e13' executes 16382 models for a request, counting those of "
+                   "its steps, at most 8192 are supported\n")
+    assert "\ne12: ok" in out
+
+
 def test_ensembles_that_fit(tmp_path):
     """Also over a model that its backend completes; whether an ensemble is decoupled follows from its
     steps."""

@@ -2,6 +2,7 @@
 /* Inputs from JSON, and made ones. */
 #include "suite.h"
 
+#include "backend/temp_tree.h"
 #include "base/compiler.h"
 #include "base/strbuf.h"
 #include "codec/data_types.h"
@@ -191,6 +192,36 @@ static void test_made(void **state) {
         load_model_done(&m);
 }
 
+/* Each line of a file is an element of BYTES; an empty file has none. */
+static void test_lines_of_files(void **state) {
+        static const struct {
+                const char *text, *shape;
+                size_t      n_bytes;
+        } files[] = { { "", "T:0", 0 },     { "\n", "T:1", 4 },      { "ab", "T:1", 6 },
+                      { "ab\n", "T:1", 6 }, { "ab\n\n", "T:2", 10 }, { "\nab", "T:2", 10 } };
+        struct temp_tree  tree = temp_tree_make();
+        struct load_model m;
+
+        (void)state;
+        read_model(&m);
+        temp_tree_write(&tree, "A", "12345678");
+        for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+                char                *shapes[] = { (char *)(uintptr_t)files[i].shape };
+                char                *sources[] = { tree.path };
+                struct input_options o = {
+                        .shapes = shapes, .n_shapes = 1, .sources = sources, .n_sources = 1
+                };
+                struct input_set s;
+
+                temp_tree_write(&tree, "T", files[i].text);
+                assert_null(input_set_make(&m, &o, &s));
+                assert_int_equal(s.entries[0].inputs[1].bytes.len, files[i].n_bytes);
+                input_set_done(&s);
+        }
+        load_model_done(&m);
+        temp_tree_remove(&tree);
+}
+
 static void test_wrong_shapes(void **state) {
         static const struct {
                 const char *shape, *message;
@@ -222,9 +253,10 @@ static void test_wrong_shapes(void **state) {
 
 SUITE(input_set) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_model), cmocka_unit_test(test_types),
-                cmocka_unit_test(test_json),  cmocka_unit_test(test_streams),
-                cmocka_unit_test(test_made),  cmocka_unit_test(test_wrong_shapes),
+                cmocka_unit_test(test_model),        cmocka_unit_test(test_types),
+                cmocka_unit_test(test_json),         cmocka_unit_test(test_streams),
+                cmocka_unit_test(test_made),         cmocka_unit_test(test_lines_of_files),
+                cmocka_unit_test(test_wrong_shapes),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -332,6 +332,37 @@ static void test_ensembles_that_double(void **state) {
         repo_place_end(&p);
 }
 
+#define LINE 40
+
+/* Each model of a line has all that follow as its steps: they count once, and are asked once. */
+static void test_a_long_line(void **state) {
+        struct repo_place   p;
+        struct model       *model;
+        struct step_models *s;
+
+        (void)state;
+        repo_place_begin(&p);
+        p.is_followed = true;
+        for (int i = 0; i < LINE; i++) {
+                AUTO_CHARS name = mem_printf("m%d", i);
+                AUTO_CHARS next = mem_printf(NEXT("m%d"), i + 1);
+
+                repo_place_add(&p, name, i + 1 < LINE ? next : "");
+        }
+        repo_place_open(&p, folder, 1);
+        assert_ok(repo_load(p.repo, "m0", NULL), "m0");
+        model = get(&p, "m0");
+        s = composed_model_get(loaded_model_of(model)->composed);
+        assert_int_equal(s->n, LINE - 1);
+        assert_int_equal(s->n_all, LINE - 1);
+        step_models_unref(s);
+        assert_true(model_is_ready(model));
+        assert_true(model_readiness(model).is_ready);
+        model_unref(model);
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
 static void test_cycles(void **state) {
         const struct load_parameter to_a = { "next", "a" };
         const struct repo_override  override = { .parameters = &to_a, .n_parameters = 1 };
@@ -440,6 +471,7 @@ SUITE(repo_compose) {
                 cmocka_unit_test(test_what_is_not_there_without_memory),
                 cmocka_unit_test(test_needs_without_memory),
                 cmocka_unit_test(test_ensembles_that_double),
+                cmocka_unit_test(test_a_long_line),
                 cmocka_unit_test(test_cycles),
                 cmocka_unit_test(test_an_unload_that_waits_for_itself_is_refused),
                 cmocka_unit_test(test_parameters_of_a_load),
