@@ -340,6 +340,14 @@ def test_empty_tensors(server, region):
     assert ask(server, "y = Array([1.0]).__dlpack__(n=0)")[1] == []
 
 
+def test_tensor_without_an_address(server):
+    """A framework gives none to a tensor without elements."""
+    code = "shape = (gpu_arrays.ctypes.c_int64 * 1)(0); t = pb_utils.Tensor.from_dlpack('OUTPUT0', gpu_arrays.export(" \
+        "gpu_arrays.Tensor(None, 2, 0, 1, 2, 32, 1, shape, None, 0), shape)); v = gpu_arrays.view(t); " \
+        "result = [t.is_cpu(), t.shape(), v.managed.tensor.data, v.managed.tensor.device]; y = t"
+    assert ask(server, code) == ([False, [0], None, 2], [])
+
+
 @pytest.mark.parametrize("code, text", [
     ("y = Array([1.0, 2.0], strides=2)", "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are "
      "stored in C-Order are supported."),
@@ -595,7 +603,7 @@ def test_output_that_cannot_be_opened(tmp_path):
     status, answer = refused(tmp_path, "cuIpcOpenMemHandle_v2:1+:801", run)
     assert "tensor 'OUTPUT0' on GPU 0 cannot be read from the Python process: CUDA_ERROR_NOT_SUPPORTED" \
         in answer["error"]
-    assert status == 400
+    assert status == 500  # the model's memory, not the client's
 
 
 @pytest.mark.parametrize("key, value, text", [
