@@ -261,9 +261,10 @@ bool holds_release(struct entry *e, uint32_t release_flags) {
         return is_later;
 }
 
-TRITONSERVER_Error *holds_add_output(struct instance *in, int64_t device, void *memory,
-                                     uint64_t n_bytes, struct shm_device *place) {
+TRITONSERVER_Error *holds_add_output(struct instance *in, const struct session *s, int64_t device,
+                                     void *memory, uint64_t n_bytes, struct shm_device *place) {
         struct hold *hold = hold_new(in->model, 1);
+        bool         is_over;
 
         if (hold == NULL)
                 return kit_error_no_memory(sizeof(*hold), "an output");
@@ -271,10 +272,16 @@ TRITONSERVER_Error *holds_add_output(struct instance *in, int64_t device, void *
         hold->inputs[0] = (struct held_input){ memory, n_bytes, device, true };
         place->hold = hold->number;
         (void)pthread_mutex_lock(&in->lock);
-        hold->next = in->holds;
-        in->holds = hold;
+        is_over = session_is_over(s);
+        if (!is_over) {
+                hold->next = in->holds;
+                in->holds = hold;
+        }
         (void)pthread_mutex_unlock(&in->lock);
-        return NULL;
+        if (!is_over)
+                return NULL;
+        free(hold); /* the memory stays the caller's */
+        return kit_error(TRITONSERVER_ERROR_INTERNAL, "the Python process has ended");
 }
 
 static struct hold *find_locked(const struct instance *in, uint64_t number) {

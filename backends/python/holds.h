@@ -61,13 +61,14 @@ TRITONSERVER_Error *hold_fill(const struct hold *hold, const struct kit_input *i
 void holds_add(struct entry *e, struct hold *hold);
 /* Ends the hold of an entry whose block the stub never sees. */
 void holds_drop(struct entry *e);
-/* An output of a call, whose memory goes over to the hold. Adds to its place what the stub names it by. */
-TRITONSERVER_Error *holds_add_output(struct instance *in, int64_t device, void *memory,
-                                     uint64_t n_bytes, struct shm_device *place);
+/* An output of a call, whose memory goes over to the hold. Adds to its place what the stub names it by. Fails when
+ * the process of the session has ended, since holds_end_all() has run then, or is about to. */
+TRITONSERVER_Error *holds_add_output(struct instance *in, const struct session *s, int64_t device,
+                                     void *memory, uint64_t n_bytes, struct shm_device *place);
 /* The request of the entry is about to be released. Returns true when the hold does that later. */
 bool holds_release(struct entry *e, uint32_t release_flags);
 void holds_on_dropped(struct instance *in, uint64_t number);
-void holds_end_all(struct instance *in);
+void holds_end_all(struct instance *in); /* after the session is over */
 /* Finds n_bytes of an input that the stub names, and keeps them until holds_leave(). NULL: it has no such
  * input. */
 struct hold *holds_find(struct instance *in, const struct shm_device *place, uint64_t n_bytes,

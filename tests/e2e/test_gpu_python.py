@@ -560,6 +560,42 @@ def test_process_that_ends_while_a_call_reads_its_input(server):
     until(lambda: used_bytes(server) == 0)
 
 
+def test_process_that_ends_while_a_request_is_written(tmp_path):
+    """The copy of a large input takes a while; the next process gets the request."""
+    n, pool = 50 << 20, f"--cuda-memory-pool-byte-size=0:{256 << 20}"
+    with opens_gpu_server(tmp_path, {"lab": MODELS["lab"]}, *PYTHON, *CUDA, pool) as server:
+        with Region(Http(server), bytes(4 * n)):
+            stub = stub_of(server, "lab_0_0")
+            inputs = [{"name": "CODE", "datatype": "BYTES", "shape": [1], "data": ["result = x.shape()"]}]
+            answer = Later(requests.post, f"{server.url}/v2/models/lab/infer", json.dumps(
+                {"inputs": inputs + [tensor_at("r", 0, n)], "outputs": [{"name": "RESULT"}]}))
+            until(lambda: used_bytes(server) > 0)
+            os.kill(stub, 9)
+            reply = answer.result()
+            # The kill may come when the process has just begun with the request.
+            assert reply.status_code == 200 or reply.json()["error"] == "Stub process 'lab_0_0' is not healthy."
+            assert ask(server, "result = x.shape()", tensor_at("r", 0, n))[0] == [n]
+            assert stub_of(server, "lab_0_0") != stub
+        until(lambda: used_bytes(server) == 0)
+
+
+def test_process_that_ends_while_a_call_makes_an_output(server):
+    """Memory that the process wanted for it on a GPU is freed when the called model answers."""
+    code = "made = pb_utils.InferenceRequest(model_name='slow', requested_output_names=['OUTPUT0'], inputs=[" \
+        f"pb_utils.Tensor('INPUT0', np.ones({N}, np.float32))], {ON_GPU_0}); made.exec()"
+    with Gate(server, "slow") as gate:
+        answer = Later(requests.post, f"{server.url}/v2/models/dies/infer", json.dumps(
+            {"inputs": [{"name": "CODE", "datatype": "BYTES", "shape": [1], "data": [code]}],
+             "outputs": [{"name": "RESULT"}]}))
+        gate.wait()
+        stub = stub_of(server, "dies_0_0")
+        os.kill(stub, 9)
+        until(lambda: stub_of(server, "dies_0_0") not in (stub, None))
+        gate.open()
+        assert answer.result().status_code == 500
+    until(lambda: used_bytes(server) == 0)
+
+
 # ---- what the driver refuses --------------------------------------------------------------------
 
 FEW = {name: MODELS[name] for name in ("double", "g0", "around", "lab")}

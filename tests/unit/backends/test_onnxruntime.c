@@ -510,7 +510,8 @@ static void test_state_of_a_failed_output(void **state) {
         (void)state;
         start("good/sequence_sum",
               "{\"max_batch_size\":4,\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_INT32\","
-              "\"dims\":[1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_INT32\",\"dims\":"
+              "\"dims\":[1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_INT32\","
+              "\"dims\":"
               "[1]}],\"sequence_batching\":{\"control_input\":[{\"name\":\"START\"}],\"state\":["
               "{\"input_name\":\"SUM_IN\",\"output_name\":\"SUM_OUT\",\"data_type\":\"TYPE_INT32\","
               "\"dims\":[1]},{\"input_name\":\"READY\",\"output_name\":\"OUTPUT\","

@@ -108,12 +108,26 @@ static void test_in_place(void **state) {
         assert_true(request.is_released);
 }
 
+/* Nothing would end the hold of a call that is answered after its process has ended. */
+static void test_output_after_the_end(void **state) {
+        struct session      session = { .is_over = true };
+        struct shm_device   place = { .hold = 0 };
+        char                memory[8];
+        TRITONSERVER_Error *err = holds_add_output(&instance, &session, 0, memory, 8, &place);
+
+        (void)state;
+        assert_string_equal(TRITONSERVER_ErrorMessage(err), "the Python process has ended");
+        TRITONSERVER_ErrorDelete(err);
+        assert_null(instance.holds);
+}
+
 SUITE(python_holds) {
         const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
                 TEST(test_kept_while_its_handle_is_used_again),
                 TEST(test_places_that_are_none),
                 TEST(test_in_place),
+                TEST(test_output_after_the_end),
 #undef TEST
         };
 
