@@ -563,7 +563,8 @@ def test_process_that_ends_while_a_call_reads_its_input(server):
 def test_process_that_ends_while_a_request_is_written(tmp_path):
     """The copy of a large input takes a while; the next process gets the request."""
     n, pool = 50 << 20, f"--cuda-memory-pool-byte-size=0:{256 << 20}"
-    with opens_gpu_server(tmp_path, {"lab": MODELS["lab"]}, *PYTHON, *CUDA, pool) as server:
+    with opens_gpu_server(tmp_path, {"lab": MODELS["lab"]}, *PYTHON, *CUDA, "--model-control-mode=explicit",
+                          "--load-model=*", pool) as server:
         with Region(Http(server), bytes(4 * n)):
             stub = stub_of(server, "lab_0_0")
             inputs = [{"name": "CODE", "datatype": "BYTES", "shape": [1], "data": ["result = x.shape()"]}]
