@@ -147,9 +147,18 @@ static void copy_each(struct kit_memory *memory, struct kit_batch *batch) {
                         fail(batch, &memory->owners[i], copy_some(memory, &memory->copies[i], 1));
 }
 
-void kit_memory_finish(struct kit_memory *memory, struct kit_batch *batch) {
-        TRITONSERVER_Error *err = copy_some(memory, memory->copies, memory->n_copies);
+/* A slot may have failed since its copies were collected: then its memory is the server's again. */
+static void skip_ended(struct kit_memory *memory) {
+        for (uint32_t i = 0; i < memory->n_copies; i++)
+                if (!is_live(&memory->owners[i]))
+                        memory->copies[i].byte_size = 0;
+}
 
+void kit_memory_finish(struct kit_memory *memory, struct kit_batch *batch) {
+        TRITONSERVER_Error *err;
+
+        skip_ended(memory);
+        err = copy_some(memory, memory->copies, memory->n_copies);
         if (err != NULL) {
                 TRITONSERVER_ErrorDelete(err);
                 copy_each(memory, batch);

@@ -447,8 +447,9 @@ static TRITONSERVER_Error *end_state(struct run_instance *instance, struct kit_b
         return value_scatter(ort, value, &made, batch, &instance->chars);
 }
 
+/* When no slot is left, what was made for them before the run is the server's again. */
 static TRITONSERVER_Error *scatter_all(struct run_instance *instance, struct kit_batch *batch) {
-        for (size_t i = 0; i < instance->n_outputs; i++)
+        for (size_t i = 0; i < instance->n_outputs && batch->n_live > 0; i++)
                 if (instance->bound[i].state != NULL)
                         KIT_TRY(end_state(instance, batch, i));
                 else if (!instance->bound[i].is_direct)

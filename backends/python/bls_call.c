@@ -335,8 +335,8 @@ static TRITONSERVER_Error *measure(const struct bls_call          *call,
 static TRITONSERVER_Error *hand_over(const struct bls_call *call, const struct output_view *view,
                                      struct shm_device *ret) {
         *ret = view->buffer->place;
-        return holds_add_output(call->instance, view->buffer->device, view->buffer->device_memory,
-                                view->n_bytes, ret);
+        return holds_add_output(call->instance, call->session, view->buffer->device,
+                                view->buffer->device_memory, view->n_bytes, ret);
 }
 
 /* Writes the reply and passes the memory of the outputs to the stub. Places in shm_answer are

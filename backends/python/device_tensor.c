@@ -12,10 +12,12 @@ static TRITONSERVER_Error *broken(const struct answer_source *source) {
                          "the Python process wrote a wrong place on a GPU");
 }
 
-/* Takes `err`. */
+/* Takes `err`. The model gave the handle, not the client: a wrong one is no fault of the request. */
 static TRITONSERVER_Error *cannot_open(TRITONSERVER_Error *err, const char *name, int64_t device) {
-        TRITONSERVER_Error *longer =
-                kit_error(TRITONSERVER_ErrorCode(err),
+        TRITONSERVER_Error_Code code = TRITONSERVER_ErrorCode(err);
+        TRITONSERVER_Error     *longer =
+                kit_error(code == TRITONSERVER_ERROR_INVALID_ARG ? TRITONSERVER_ERROR_INTERNAL
+                                                                 : code,
                           "tensor '%s' on GPU %lld cannot be read from the Python process: %s",
                           name, (long long)device, TRITONSERVER_ErrorMessage(err));
 
@@ -51,7 +53,7 @@ TRITONSERVER_Error *device_tensor_open(const struct answer_source *source,
                                                   NULL } };
         if (tensor->n_bytes == 0)
                 return NULL;
-        if (place.input != SHM_NO_INDEX) {
+        if (place.hold != 0) {
                 ret->hold = holds_find(source->instance, &place, tensor->n_bytes, &ret->place);
                 return ret->hold != NULL ? NULL : broken(source);
         }

@@ -488,8 +488,10 @@ TRITONSERVER_Error *execution_start(struct instance *in, TRITONBACKEND_Request *
                         session_unref(s);
                         return NULL;
                 }
+                (void)pthread_mutex_unlock(&in->lock);
                 free_blocks(s, ex); /* the process has crashed in the meantime */
                 session_unref(s);
+                (void)pthread_mutex_lock(&in->lock);
         }
         (void)pthread_mutex_unlock(&in->lock);
         if (ex == NULL)

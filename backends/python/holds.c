@@ -10,14 +10,14 @@
 
 /* ---- one hold -------------------------------------------------------------------------------- */
 
-struct hold *hold_new(const struct model *model, uint32_t handle, uint32_t n_inputs) {
+struct hold *hold_new(const struct model *model, uint32_t n_inputs) {
         struct hold *hold =
                 kit_alloc_array(1, sizeof(*hold) + n_inputs * sizeof(struct held_input));
 
         if (hold == NULL)
                 return NULL;
         hold->backend = model->backend;
-        hold->handle = handle;
+        hold->number = atomic_fetch_add(&model->backend->n_holds, 1) + 1;
         hold->in_place = model->takes_in_place;
         hold->n_users = 1;
         hold->n_inputs = n_inputs;
@@ -120,7 +120,7 @@ TRITONSERVER_Error *hold_share(struct hold *hold, uint32_t i, const struct kit_i
                                struct shm_device *ret) {
         TRITONSERVER_Error *err;
 
-        *ret = (struct shm_device){ .request = hold->handle, .input = i };
+        *ret = (struct shm_device){ .hold = hold->number, .input = i };
         if (hold->in_place && input->n_buffers == 1)
                 err = share_whole(hold, i, input, ret);
         else
@@ -261,37 +261,42 @@ bool holds_release(struct entry *e, uint32_t release_flags) {
         return is_later;
 }
 
-TRITONSERVER_Error *holds_add_output(struct instance *in, int64_t device, void *memory,
-                                     uint64_t n_bytes, struct shm_device *place) {
-        struct hold *hold = hold_new(in->model, 0, 1);
+TRITONSERVER_Error *holds_add_output(struct instance *in, const struct session *s, int64_t device,
+                                     void *memory, uint64_t n_bytes, struct shm_device *place) {
+        struct hold *hold = hold_new(in->model, 1);
+        bool         is_over;
 
         if (hold == NULL)
                 return kit_error_no_memory(sizeof(*hold), "an output");
         hold->in_place = false;
-        hold->is_output = true;
         hold->inputs[0] = (struct held_input){ memory, n_bytes, device, true };
-        place->input = SHM_CALL_OUTPUT;
+        place->hold = hold->number;
         (void)pthread_mutex_lock(&in->lock);
-        hold->handle = place->request = in->n_outputs_held++;
-        hold->next = in->holds;
-        in->holds = hold;
+        is_over = session_is_over(s);
+        if (!is_over) {
+                hold->next = in->holds;
+                in->holds = hold;
+        }
         (void)pthread_mutex_unlock(&in->lock);
-        return NULL;
+        if (!is_over)
+                return NULL;
+        free(hold); /* the memory stays the caller's */
+        return kit_error(TRITONSERVER_ERROR_INTERNAL, "the Python process has ended");
 }
 
-static struct hold *find_locked(const struct instance *in, uint32_t handle, bool is_output) {
+static struct hold *find_locked(const struct instance *in, uint64_t number) {
         struct hold *hold = in->holds;
 
-        while (hold != NULL && (hold->handle != handle || hold->is_output != is_output))
+        while (hold != NULL && hold->number != number)
                 hold = hold->next;
         return hold;
 }
 
-void holds_on_dropped(struct instance *in, uint32_t handle, bool is_output) {
+void holds_on_dropped(struct instance *in, uint64_t number) {
         struct hold *hold;
 
         (void)pthread_mutex_lock(&in->lock);
-        hold = find_locked(in, handle, is_output);
+        hold = find_locked(in, number);
         if (hold != NULL)
                 unlink_locked(in, hold);
         (void)pthread_mutex_unlock(&in->lock);
@@ -321,15 +326,13 @@ void holds_end_all(struct instance *in) {
 
 struct hold *holds_find(struct instance *in, const struct shm_device *place, uint64_t n_bytes,
                         struct device_place *ret) {
-        bool                     is_output = place->input == SHM_CALL_OUTPUT;
-        uint32_t                 i = is_output ? 0 : place->input;
         const struct held_input *held = NULL;
         struct hold             *hold;
 
         (void)pthread_mutex_lock(&in->lock);
-        hold = find_locked(in, place->request, is_output);
-        if (hold != NULL && i < hold->n_inputs)
-                held = &hold->inputs[i];
+        hold = find_locked(in, place->hold);
+        if (hold != NULL && place->input < hold->n_inputs)
+                held = &hold->inputs[place->input];
         if (held == NULL || held->memory == NULL || place->offset > held->n_bytes ||
             n_bytes > held->n_bytes - place->offset)
                 hold = NULL;

@@ -36,16 +36,17 @@ struct hold {
         TRITONBACKEND_Request
                 *request; /* owned: inputs in place that a call still reads; NULL: none */
         uint32_t release_flags;
-        uint32_t handle;    /* of the request */
-        bool     in_place;  /* inputs are not copied, unless they are in pieces */
-        bool     is_output; /* of a call: one output, in place of the inputs of a request */
-        uint32_t n_users;   /* guarded by the instance's lock, once it is in the list */
-        uint32_t n_inputs;
-        struct held_input inputs[]; /* all of the request */
+        uint64_t
+                number; /* that the stub names it by. The handle of a request returns when a tensor of it
+                            * may still be kept */
+        bool              in_place; /* inputs are not copied, unless they are in pieces */
+        uint32_t          n_users;  /* guarded by the instance's lock, once it is in the list */
+        uint32_t          n_inputs;
+        struct held_input inputs[]; /* all of the request; of a call: its one output */
 };
 
 /* NULL when memory is short. */
-struct hold *hold_new(const struct model *model, uint32_t handle, uint32_t n_inputs);
+struct hold *hold_new(const struct model *model, uint32_t n_inputs);
 /* Before holds_add(); NULL is fine. */
 void hold_free(struct hold *hold);
 
@@ -60,13 +61,14 @@ TRITONSERVER_Error *hold_fill(const struct hold *hold, const struct kit_input *i
 void holds_add(struct entry *e, struct hold *hold);
 /* Ends the hold of an entry whose block the stub never sees. */
 void holds_drop(struct entry *e);
-/* An output of a call, whose memory goes over to the hold. Adds to its place what the stub names it by. */
-TRITONSERVER_Error *holds_add_output(struct instance *in, int64_t device, void *memory,
-                                     uint64_t n_bytes, struct shm_device *place);
+/* An output of a call, whose memory goes over to the hold. Adds to its place what the stub names it by. Fails when
+ * the process of the session has ended, since holds_end_all() has run then, or is about to. */
+TRITONSERVER_Error *holds_add_output(struct instance *in, const struct session *s, int64_t device,
+                                     void *memory, uint64_t n_bytes, struct shm_device *place);
 /* The request of the entry is about to be released. Returns true when the hold does that later. */
 bool holds_release(struct entry *e, uint32_t release_flags);
-void holds_on_dropped(struct instance *in, uint32_t handle, bool is_output);
-void holds_end_all(struct instance *in);
+void holds_on_dropped(struct instance *in, uint64_t number);
+void holds_end_all(struct instance *in); /* after the session is over */
 /* Finds n_bytes of an input that the stub names, and keeps them until holds_leave(). NULL: it has no such
  * input. */
 struct hold *holds_find(struct instance *in, const struct shm_device *place, uint64_t n_bytes,

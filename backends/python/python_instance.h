@@ -109,7 +109,6 @@ struct instance {
         _Atomic uint32_t depth; /* limit of executions under way, by the length of recent ones */
         struct bls_call *calls; /* calls to other models under way */
         struct hold     *holds; /* inputs on GPUs that the stub may have open */
-        uint32_t         n_outputs_held; /* of calls, so far: their numbers */
 
         bool            has_lazy_messages; /* since the receiver's last sleep; the reader's role */
         uint64_t        answered_ns;       /* time of the last result; the reader's role */

@@ -51,6 +51,7 @@ struct backend {
 
         TRITONSERVER_ResponseAllocator *allocator; /* owned; for calls to other models */
         TRITONBACKEND_MemoryManager    *memory;    /* borrowed */
+        _Atomic uint64_t                n_holds;   /* of tensors on GPUs, so far: their numbers */
         struct kit_workers              workers;   /* threads that load models */
 
         pthread_mutex_t lock; /* guards the list, the models' instances, and all waits (waits.h) */

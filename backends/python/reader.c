@@ -149,7 +149,7 @@ static void handle(struct instance *in, const struct shm_message *message) {
         case SHM_CANCEL: bls_call_cancel(in, message->block); break;
         case SHM_WAIT: bls_call_wait(in, message->block, message->value); break;
         case SHM_SHRINK: region_follow(&in->session->region); break;
-        case SHM_DROPPED: holds_on_dropped(in, message->handle, message->value == 1); break;
+        case SHM_DROPPED: holds_on_dropped(in, message->value); break;
         default: region_break(&in->session->region);
         }
 }

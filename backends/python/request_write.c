@@ -81,7 +81,7 @@ static TRITONSERVER_Error *find_device_inputs(struct plan *plan) {
                 if (!is_needed)
                         continue;
                 if (hold == NULL)
-                        hold = hold_new(plan->model, plan->handle, plan->n_inputs);
+                        hold = hold_new(plan->model, plan->n_inputs);
                 if (hold == NULL)
                         return kit_error_no_memory(sizeof(*hold), "a request");
                 plan->hold = hold;
@@ -286,7 +286,7 @@ static TRITONSERVER_Error *put(struct writer *w, const struct plan *plan) {
                                         .correlation = plan->correlation,
                                         .has_trace = plan->has_trace,
                                         .bls_depth = plan->depth,
-                                        .has_device_inputs = plan->hold != NULL };
+                                        .hold = plan->hold != NULL ? plan->hold->number : 0 };
         KIT_TRY(TRITONBACKEND_RequestFlags(plan->request, &record->flags));
         KIT_TRY(TRITONBACKEND_InferenceRequestTimeoutMicroseconds(plan->request,
                                                                   &record->timeout_us));

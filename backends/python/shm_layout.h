@@ -38,7 +38,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHM_MAGIC 0x334e5950u /* "PYN3": guarantees that both sides are of one build */
+#define SHM_MAGIC 0x344e5950u /* "PYN4": guarantees that both sides are of one build */
 #define SHM_BLOCK 64u         /* a cache line, and the alignment of arrays */
 #define SHM_UNIT (16u << 10)  /* segments have whole units */
 #define SHM_GRANULE (UINT64_C(16) << 20)
@@ -81,17 +81,15 @@ struct shm_tensor {
         uint32_t unused;
 };
 
-/* In place of the number of an input: an output of a call. */
-#define SHM_CALL_OUTPUT (SHM_NO_INDEX - 1)
-
 /* Where the bytes of a tensor are on a GPU. Bytes of the server are those of an input of a request, or of an output
- * of a call; the stub opens the handle. In a tensor that the stub sends they are named by `request` and `input`. For
- * memory of its own `input` is SHM_NO_INDEX, and the server opens the handle. */
+ * of a call, and belong to a hold; the stub opens the handle. In a tensor that the stub sends they are named by `hold`
+ * and `input`. For memory of its own `hold` is 0, and the server opens the handle. */
 struct shm_device {
         unsigned char handle[64]; /* of the allocation, by CUDA's driver */
         uint64_t      offset;     /* in the allocation; in what the stub names: in that tensor */
-        uint32_t      request;    /* handle of the request, or number of the output */
-        uint32_t      input;      /* number of the input, or SHM_CALL_OUTPUT */
+        uint64_t      hold;       /* its number, which no other hold of the server has */
+        uint32_t      input;      /* number of the input; of an output: 0 */
+        uint32_t      unused;
 };
 
 enum shm_correlation { SHM_CORRELATION_INT, SHM_CORRELATION_TEXT };
@@ -113,8 +111,8 @@ struct shm_request {
         struct shm_text trace;      /* context of its trace; len 0: none */
         uint32_t        has_trace;
         uint32_t        bls_depth;
-        uint32_t
-                has_device_inputs; /* the stub says SHM_DROPPED when it uses none of them any more */
+        uint64_t hold; /* of inputs on GPUs: the stub says SHM_DROPPED when it uses none of them
+                               * any more; 0: none */
 };
 
 /* The requests of one execution, in a block of the server's area. */
@@ -238,11 +236,10 @@ enum shm_message_kind {
         SHM_CALL,      /* block: struct shm_call, which the stub keeps */
         SHM_CANCEL,    /* block: a call that is cancelled; only its last reply is wanted */
         SHM_WAIT, /* block: a call that the server has asked for; value: enum shm_wait, from now on */
-        SHM_LOG,    /* block: struct shm_log */
-        SHM_GROW,   /* handle: index of a segment that the stub offers; its state is the answer */
-        SHM_SHRINK, /* the stub has removed segments */
-        SHM_DROPPED, /* handle: a request whose inputs on GPUs are closed; with value 1, the number of an
-                      * output of a call */
+        SHM_LOG,     /* block: struct shm_log */
+        SHM_GROW,    /* handle: index of a segment that the stub offers; its state is the answer */
+        SHM_SHRINK,  /* the stub has removed segments */
+        SHM_DROPPED, /* value: a hold of which the stub has nothing open any more */
 };
 
 /* In `value` of SHM_RESULT and SHM_SEND: outputs lie in memory of the stub on GPUs, which it frees when the block

@@ -175,3 +175,8 @@ void host_inputs_free(struct request *req) {
 uint64_t host_inputs_start(const struct request *req) {
         return req->has_host_copies ? req->host_copies->start_ns : 0;
 }
+
+void host_inputs_forget_start(struct request *req) {
+        for (struct host_copies *block = req->host_copies; block != NULL; block = block->before)
+                block->start_ns = 0;
+}

@@ -26,8 +26,15 @@ struct error *host_inputs_copy(struct request *req, uint64_t now_ns) NODISCARD;
 struct error *host_inputs_copy_one(struct request *req, struct request_input *in) NODISCARD;
 /* Frees the copies and restores the chunks. Not while the request is in use. */
 void host_inputs_free(struct request *req) COLD;
-/* When the copy of all inputs began; 0 when host_inputs_copy() has copied none. */
+/* When the copy of all inputs began; 0 when host_inputs_copy() has copied none for this run of the request. */
 uint64_t host_inputs_start(const struct request *req);
+void     host_inputs_forget_start(struct request *req) COLD;
+
+/* To be called before the request is run once more: its copies stay, and are part of the first run's time. */
+static inline void host_inputs_keep(struct request *req) {
+        if (req->has_host_copies)
+                host_inputs_forget_start(req);
+}
 
 /* To be called when the request leaves the core: by its release, and when it was not accepted. */
 static inline void host_inputs_return(struct request *req) {

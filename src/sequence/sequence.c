@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/timer.h"
 #include "config/batching_config.h"
+#include "infer/host_inputs.h"
 #include "infer/implicit_state.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
@@ -360,6 +361,8 @@ static void run_again(struct sequence_scheduler *s, struct request *req) {
                 end_after(s, req);
         req->flags = 0;
         req->runs_cancelled = true;
+        if (s->model->gpus != NULL)
+                host_inputs_keep(req);
         err = engine->ops->submit(engine, req);
         if (err != NULL) {
                 end_after(s, req);

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CUDA shared memory and models with instances on GPUs: a tensor in a region is used where it lies."""
 import concurrent.futures
+import json
 import struct
+import time
 
 import numpy
 import pytest
@@ -145,6 +147,30 @@ def test_unregistered_while_used(api, server):
                     assert "Unable to find shared memory region: 'r'" in str(err)
         wait_until_closed(server)
         assert not is_open(server)
+
+
+def test_later_runs_of_a_request_have_no_part_in_its_copies(tmp_path):
+    """An iterative sequence: the input is copied for the first run, whose time for inputs includes that."""
+    text = ('backend: "testing" instance_group { kind: KIND_CPU }\n'
+            'input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 }\n'
+            'output { name: "SUM" data_type: TYPE_INT32 dims: 1 }\n'
+            'parameters { key: "iterations" value { string_value: "2" } }\n'
+            "sequence_batching { max_sequence_idle_microseconds: 60000000 iterative_sequence: true }\n")
+    with opens_gpu_server(tmp_path, {"m": gated(text)}, *OPTIONS) as server, \
+            Region(Http(server), struct.pack("<i", 7) + bytes(PAGE)), Gate(server, "m") as gate:
+        answer = Later(requests.post, f"{server.url}/v2/models/m/infer", json.dumps(
+            {"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1], "parameters": place(("r", 0, 4))}]}))
+        gate.wait()
+        begin_ns = time.monotonic_ns()
+        for _ in range(50):  # takes longer than a copy
+            assert requests.get(f"{server.url}/v2/models/m", timeout=SECONDS).status_code == 200
+        first_ns = time.monotonic_ns() - begin_ns
+        gate.open(2)
+        assert answer.result().status_code == 200, answer.result().text
+        [entry] = requests.get(f"{server.url}/v2/models/m/stats", timeout=SECONDS).json()["model_stats"]
+        assert entry["execution_count"] == 2
+        assert first_ns < entry["batch_stats"][0]["compute_input"]["ns"] < 2 * first_ns  # the backend's clock starts late
+        assert entry["inference_stats"]["compute_input"]["ns"] < first_ns
 
 
 @pytest.mark.parametrize("strategy", ["direct { }", "oldest { max_candidate_sequences: 4 }"], ids=("direct", "oldest"))

@@ -340,6 +340,14 @@ def test_empty_tensors(server, region):
     assert ask(server, "y = Array([1.0]).__dlpack__(n=0)")[1] == []
 
 
+def test_tensor_without_an_address(server):
+    """A framework gives none to a tensor without elements."""
+    code = "shape = (gpu_arrays.ctypes.c_int64 * 1)(0); t = pb_utils.Tensor.from_dlpack('OUTPUT0', gpu_arrays.export(" \
+        "gpu_arrays.Tensor(None, 2, 0, 1, 2, 32, 1, shape, None, 0), shape)); v = gpu_arrays.view(t); " \
+        "result = [t.is_cpu(), t.shape(), v.managed.tensor.data, v.managed.tensor.device]; y = t"
+    assert ask(server, code) == ([False, [0], None, 2], [])
+
+
 @pytest.mark.parametrize("code, text", [
     ("y = Array([1.0, 2.0], strides=2)", "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are "
      "stored in C-Order are supported."),
@@ -552,6 +560,43 @@ def test_process_that_ends_while_a_call_reads_its_input(server):
     until(lambda: used_bytes(server) == 0)
 
 
+def test_process_that_ends_while_a_request_is_written(tmp_path):
+    """The copy of a large input takes a while; the next process gets the request."""
+    n, pool = 50 << 20, f"--cuda-memory-pool-byte-size=0:{256 << 20}"
+    with opens_gpu_server(tmp_path, {"lab": MODELS["lab"]}, *PYTHON, *CUDA, "--model-control-mode=explicit",
+                          "--load-model=*", pool) as server:
+        with Region(Http(server), bytes(4 * n)):
+            stub = stub_of(server, "lab_0_0")
+            inputs = [{"name": "CODE", "datatype": "BYTES", "shape": [1], "data": ["result = x.shape()"]}]
+            answer = Later(requests.post, f"{server.url}/v2/models/lab/infer", json.dumps(
+                {"inputs": inputs + [tensor_at("r", 0, n)], "outputs": [{"name": "RESULT"}]}))
+            until(lambda: used_bytes(server) > 0)
+            os.kill(stub, 9)
+            reply = answer.result()
+            # The kill may come when the process has just begun with the request.
+            assert reply.status_code == 200 or reply.json()["error"] == "Stub process 'lab_0_0' is not healthy."
+            assert ask(server, "result = x.shape()", tensor_at("r", 0, n))[0] == [n]
+            assert stub_of(server, "lab_0_0") != stub
+        until(lambda: used_bytes(server) == 0)
+
+
+def test_process_that_ends_while_a_call_makes_an_output(server):
+    """Memory that the process wanted for it on a GPU is freed when the called model answers."""
+    code = "made = pb_utils.InferenceRequest(model_name='slow', requested_output_names=['OUTPUT0'], inputs=[" \
+        f"pb_utils.Tensor('INPUT0', np.ones({N}, np.float32))], {ON_GPU_0}); made.exec()"
+    with Gate(server, "slow") as gate:
+        answer = Later(requests.post, f"{server.url}/v2/models/dies/infer", json.dumps(
+            {"inputs": [{"name": "CODE", "datatype": "BYTES", "shape": [1], "data": [code]}],
+             "outputs": [{"name": "RESULT"}]}))
+        gate.wait()
+        stub = stub_of(server, "dies_0_0")
+        os.kill(stub, 9)
+        until(lambda: stub_of(server, "dies_0_0") not in (stub, None))
+        gate.open()
+        assert answer.result().status_code == 500
+    until(lambda: used_bytes(server) == 0)
+
+
 # ---- what the driver refuses --------------------------------------------------------------------
 
 FEW = {name: MODELS[name] for name in ("double", "g0", "around", "lab")}
@@ -595,7 +640,7 @@ def test_output_that_cannot_be_opened(tmp_path):
     status, answer = refused(tmp_path, "cuIpcOpenMemHandle_v2:1+:801", run)
     assert "tensor 'OUTPUT0' on GPU 0 cannot be read from the Python process: CUDA_ERROR_NOT_SUPPORTED" \
         in answer["error"]
-    assert status == 400
+    assert status == 500  # the model's memory, not the client's
 
 
 @pytest.mark.parametrize("key, value, text", [

@@ -283,23 +283,20 @@ void connection_give_back(uint32_t block) {
                 push_through_file(list, block);
 }
 
-void connection_say_dropped(uint32_t request, bool is_output) {
-        connection_post(&(struct shm_message){
-                .kind = SHM_DROPPED, .handle = request, .value = is_output ? 1 : 0 });
+void connection_say_dropped(uint64_t hold) {
+        connection_post(&(struct shm_message){ .kind = SHM_DROPPED, .value = hold });
         connection_wake(SHM_NAPPING);
 }
 
 void connection_refuse_request(uint32_t block) {
-        uint32_t handle, has_device_inputs;
-        bool     is_held = connection_read(block, offsetof(struct shm_request, handle), &handle,
-                                           sizeof(handle)) &&
-                       connection_read(block, offsetof(struct shm_request, has_device_inputs),
-                                       &has_device_inputs, sizeof(has_device_inputs)) &&
-                       has_device_inputs != 0;
+        uint64_t hold;
+        bool     is_held =
+                connection_read(block, offsetof(struct shm_request, hold), &hold, sizeof(hold)) &&
+                hold != 0;
 
         connection_give_back(block);
         if (is_held)
-                connection_say_dropped(handle, false);
+                connection_say_dropped(hold);
 }
 
 bool connection_has(const void *bytes, uint64_t n_bytes, uint64_t *ret_place) {

@@ -38,9 +38,7 @@ void pool_give(struct pool *pool, PyObject *object) {
 struct block {
         PyObject head;
         uint32_t number;
-        bool     is_held;
-        bool     is_output;
-        uint32_t request; /* is_held; of an output: its number */
+        uint64_t hold; /* 0: none */
 };
 
 static struct pool block_pool;
@@ -57,14 +55,8 @@ uint32_t block_number(PyObject *block) {
         return ((struct block *)block)->number;
 }
 
-void block_hold(PyObject *block, uint32_t request) {
-        ((struct block *)block)->is_held = true;
-        ((struct block *)block)->request = request;
-}
-
-void block_hold_output(PyObject *block, uint32_t number) {
-        block_hold(block, number);
-        ((struct block *)block)->is_output = true;
+void block_hold(PyObject *block, uint64_t hold) {
+        ((struct block *)block)->hold = hold;
 }
 
 static void block_dealloc(PyObject *self) {
@@ -72,8 +64,8 @@ static void block_dealloc(PyObject *self) {
 
         if (b->number != 0 && !connection.is_forked)
                 connection_give_back(b->number);
-        if (b->is_held && !connection.is_forked)
-                connection_say_dropped(b->request, b->is_output);
+        if (b->hold != 0 && !connection.is_forked)
+                connection_say_dropped(b->hold);
         pool_give(&block_pool, self);
 }
 

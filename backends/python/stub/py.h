@@ -73,7 +73,7 @@ bool connection_reach(uint32_t block);
 /* Gives a block back to the server, also one that is out of reach. */
 void connection_give_back(uint32_t block);
 /* Tells the server that the inputs of a request on GPUs, or an output of a call there, are not used any more. */
-void connection_say_dropped(uint32_t request, bool is_output);
+void connection_say_dropped(uint64_t hold);
 /* Gives a request's block back that is out of reach. */
 void connection_refuse_request(uint32_t block);
 /* Reads from a block that is out of reach. */
@@ -136,10 +136,9 @@ bool arguments_take(PyObject *args, PyObject *kwargs, PyObject *const *names, Py
 /* Makes an object that gives the block back when it is deleted. */
 PyObject *block_new(uint32_t number);
 uint32_t  block_number(PyObject *block);
-/* The block is that of a request with inputs on GPUs: the server is told when it is deleted. */
-void block_hold(PyObject *block, uint32_t request);
-/* The same for an output of a call on a GPU; the block has no number. */
-void block_hold_output(PyObject *block, uint32_t number);
+/* The block is that of a request with inputs on GPUs, or of an output of a call there, which has no number: the
+ * server is told when it is deleted. */
+void block_hold(PyObject *block, uint64_t hold);
 
 /* ---- tensors (tensor.c) ---------------------------------------------------------------------- */
 
@@ -187,6 +186,7 @@ const void *tensor_bytes(const struct tensor *tensor);
 
 /* The owner of bytes of the server on a GPU. They are closed when it is deleted; it keeps the block. */
 PyObject *device_bytes_new(const struct shm_tensor *record, PyObject *block);
+bool      is_device_bytes(const PyObject *owner); /* NULL is none */
 /* Opens them. NULL and an exception on failure. */
 void *device_bytes_open(PyObject *self);
 /* Finds out how a tensor on a GPU is sent, waits for the work on it, and adds the bytes that it takes. False and

@@ -391,8 +391,8 @@ static uint32_t output_block(const struct shm_tensor *record) {
 }
 
 /* Of an output on a GPU. */
-static uint32_t device_number(const struct shm_tensor *record) {
-        return ((const struct shm_device *)shm_map_at(&connection.map, record->data))->request;
+static uint64_t hold_of(const struct shm_tensor *record) {
+        return ((const struct shm_device *)shm_map_at(&connection.map, record->data))->hold;
 }
 
 /* Maps the blocks of the outputs. When one is out of reach, gives all back and returns false. */
@@ -407,7 +407,7 @@ static bool reach_outputs(const unsigned char *base, const struct shm_answer *an
                 if (output_block(&records[i]) != 0)
                         connection_give_back(output_block(&records[i]));
                 if (records[i].gpu != 0)
-                        connection_say_dropped(device_number(&records[i]), true);
+                        connection_say_dropped(hold_of(&records[i]));
         }
         return has_all;
 }
@@ -418,7 +418,7 @@ static PyObject *make_tensor(const unsigned char *base, const struct shm_tensor 
         if (owner == NULL)
                 return NULL;
         if (record->gpu != 0)
-                block_hold_output(owner, device_number(record));
+                block_hold(owner, hold_of(record));
         name = PyUnicode_DecodeUTF8((const char *)base + record->name.at, record->name.len,
                                     "surrogateescape");
         if (name != NULL)

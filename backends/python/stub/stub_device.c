@@ -35,6 +35,10 @@ PyObject *device_bytes_new(const struct shm_tensor *record, PyObject *block) {
         return (PyObject *)d;
 }
 
+bool is_device_bytes(const PyObject *owner) {
+        return owner != NULL && Py_TYPE(owner) == pool.type;
+}
+
 static void device_bytes_dealloc(PyObject *self) {
         struct device_bytes *d = (struct device_bytes *)self, **link = &open_ones;
 
@@ -94,7 +98,7 @@ PyObject *device_end(PyObject *module, PyObject *unused) {
 /* Bytes of the server have no handle here: the server is told which input they are of. */
 static void name_input(const struct device_bytes *d, uint64_t offset, struct shm_device *ret) {
         *ret = (struct shm_device){ .offset = offset,
-                                    .request = d->place.request,
+                                    .hold = d->place.hold,
                                     .input = d->place.input };
 }
 
@@ -115,13 +119,13 @@ static bool find_input(const struct tensor *t, struct shm_device *ret) {
 
 /* Returns false, without an exception, when the server cannot open the memory. */
 static bool find_place(const struct tensor *t, struct shm_device *ret) {
-        if (t->owner != NULL && Py_TYPE(t->owner) == pool.type) {
+        if (is_device_bytes(t->owner)) {
                 name_input((const struct device_bytes *)t->owner, 0, ret);
                 return true;
         }
         if (find_input(t, ret))
                 return true;
-        *ret = (struct shm_device){ .request = SHM_NO_INDEX, .input = SHM_NO_INDEX };
+        *ret = (struct shm_device){ .hold = 0 };
         return cuda_share((int)t->gpu - 1, t->bytes, ret->handle, &ret->offset);
 }
 
@@ -146,10 +150,16 @@ static struct device_sent *sent_new(const struct tensor *t) {
 bool device_measure(struct tensor *t, uint64_t *n_bytes) {
         int device = (int)t->gpu - 1;
 
-        if (t->sent == NULL)
-                t->sent = sent_new(t);
-        if (t->sent == NULL)
-                return false;
+        if (t->sent == NULL) {
+                struct device_sent *made = sent_new(t);
+
+                if (made == NULL)
+                        return false;
+                if (t->sent == NULL)
+                        t->sent = made;
+                else
+                        free(made); /* another thread was faster, and may be reading into its own */
+        }
         *n_bytes += SHM_BLOCK;
         if (t->sent->has_place) {
                 *n_bytes += sizeof(t->sent->place);

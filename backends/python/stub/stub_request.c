@@ -31,8 +31,7 @@ PyObject *request_over(uint32_t block) {
                 return NULL;
         }
         memcpy(&r->record, connection_block(block), sizeof(r->record));
-        if (r->record.has_device_inputs)
-                block_hold(r->block, r->record.handle);
+        block_hold(r->block, r->record.hold);
         r->flags = r->record.flags;
         r->timeout_us = r->record.timeout_us;
         r->release_flags = 1; /* TRITONSERVER_REQUEST_RELEASE_ALL */

@@ -255,7 +255,7 @@ static void drop_device_inputs(const struct outcome *o) {
         for (Py_ssize_t i = 0; i < o->n; i++) {
                 struct request *r = o->requests[i];
 
-                if (r->record.has_device_inputs == 0 || (uint32_t)Py_REFCNT(r) > 1 || r->must_close)
+                if (r->record.hold == 0 || (uint32_t)Py_REFCNT(r) > 1 || r->must_close)
                         continue;
                 Py_CLEAR(r->inputs);
                 Py_CLEAR(r->block);

@@ -255,7 +255,7 @@ static PyObject *make_capsule(PyObject *self) {
                    .n_dims = (int)t->n_dims, .dims = t->dims, .type = t->type, .gpu = t->gpu
         };
 
-        if (t->gpu != 0 && t->bytes == NULL) {
+        if (is_device_bytes(t->owner)) {
                 view.bytes = device_bytes_open(t->owner);
                 if (view.bytes == NULL)
                         return NULL;

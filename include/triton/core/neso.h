@@ -679,7 +679,7 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelUseDeviceMemory(
 /* Memory of GPUs between processes, for a backend that is not linked with CUDA. `manager` is that
  * of TRITONBACKEND_BackendMemoryManager(); `device` is a memory type id. Errors of the driver are UNAVAILABLE
  * or, for a handle that is none, INVALID_ARG, with the driver's text. INVALID_ARG when a pointer is NULL or the
- * server has no such GPU. */
+ * server has no such GPU; UNSUPPORTED in a server without GPUs. */
 
 #define NESO_DEVICE_HANDLE_BYTES 64 /* of CUDA's handle for another process */
 

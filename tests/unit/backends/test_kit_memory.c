@@ -253,6 +253,32 @@ static void test_failed_copy(void **state) {
         check(2, values[5]);
 }
 
+/* The second output of a slot has no memory, so that the slot is answered: the bytes of its first one must not be
+ * written after that, and its state must not be committed. */
+static void test_slot_that_fails_after_a_copy_was_collected(void **state) {
+        struct kit_output next = y(), z = y();
+
+        (void)state;
+        z.name = "Z";
+        next.is_state = true;
+        fake.output_type = GPU;
+        open_three();
+        requests[1].outputs[requests[1].n_outputs++] = "Z";
+        scatter(y());
+        scatter(next);
+        fake.fail_output = "Z";
+        scatter(z);
+        assert_int_equal(batch.n_live, 2);
+        memset(fake_output(&requests[1], "Y")->bytes, 0x55, 4);
+        kit_memory_finish(&memory, &batch);
+        assert_int_equal(*(const int32_t *)fake_output(&requests[1], "Y")->bytes, 0x55555555);
+        assert_false(requests[1].states[0].is_committed);
+        kit_batch_close(&batch);
+        check(0, values[3]);
+        check(2, values[5]);
+        assert_true(requests[2].states[0].is_committed);
+}
+
 /* A state is committed after its bytes have arrived, and not at all when they have not. */
 static void test_states(void **state) {
         struct kit_output next = y();
@@ -365,6 +391,7 @@ SUITE(kit_memory) {
                 TEST(test_strings_on_a_gpu),
                 TEST(test_scatter),
                 TEST(test_failed_copy),
+                TEST(test_slot_that_fails_after_a_copy_was_collected),
                 TEST(test_states),
                 TEST(test_host_values),
                 TEST(test_strings_for_a_gpu),

@@ -504,6 +504,29 @@ static void test_state_of_a_failed_run(void **state) {
         stop();
 }
 
+/* OUTPUT, which is a state in place as well, finds no memory after the run, and the request is answered. By then the
+ * other state is the server's again: it was computed in place, before. */
+static void test_state_of_a_failed_output(void **state) {
+        (void)state;
+        start("good/sequence_sum",
+              "{\"max_batch_size\":4,\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_INT32\","
+              "\"dims\":[1]}],\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_INT32\","
+              "\"dims\":"
+              "[1]}],\"sequence_batching\":{\"control_input\":[{\"name\":\"START\"}],\"state\":["
+              "{\"input_name\":\"SUM_IN\",\"output_name\":\"SUM_OUT\",\"data_type\":\"TYPE_INT32\","
+              "\"dims\":[1]},{\"input_name\":\"READY\",\"output_name\":\"OUTPUT\","
+              "\"data_type\":\"TYPE_INT32\",\"dims\":[1],"
+              "\"use_same_buffer_for_input_output\":true}]}}");
+        add_sum_inputs(0, 1);
+        fake.fail_output = "OUTPUT";
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 1));
+        assert_string_equal(requests[0].responses[0].message, "no memory for the output");
+        assert_int_equal(requests[0].n_states, 1);
+        assert_string_equal(requests[0].states[0].value.name, "SUM_OUT");
+        assert_false(requests[0].states[0].is_committed);
+        stop();
+}
+
 /* ---- auto-completion ---- */
 
 static void complete(const char *folder, const char *config) {
@@ -1015,6 +1038,7 @@ SUITE(onnxruntime_backend) {
                 cmocka_unit_test(test_one_number_per_row),
                 cmocka_unit_test(test_state),
                 cmocka_unit_test(test_state_of_a_failed_run),
+                cmocka_unit_test(test_state_of_a_failed_output),
                 cmocka_unit_test(test_complete),
                 cmocka_unit_test(test_complete_keeps_what_is_given),
                 cmocka_unit_test(test_external_weights),
