@@ -11,6 +11,7 @@
  */
 #pragma once
 
-/* Returns the pages at the free end of the calling thread's heap to the system. Takes microseconds when there are none.
+/* Returns the pages at the free end of the calling thread's heap to the system. Takes microseconds when there are none, or a
+ * millisecond when many free blocks lie between others.
  * The next blocks from there cost page faults: call it at the end of work. */
 void heap_end_trim(void);

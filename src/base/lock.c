@@ -193,44 +193,77 @@ void mutex_unlock(struct mutex *m) {
 
 /* ---- condition variables ------------------------------------------------------------------------ */
 
+/* A count of threads stays as it is once it is this; then each signal makes the system call. */
+#define MANY UINT16_MAX
+
 void cond_init(struct cond *c) {
         atomic_init(&c->n_signals, 0);
-        atomic_init(&c->n_waiting, 0);
+        atomic_init(&c->n_unsignalled, 0);
+        c->n_waiting = 0;
 }
 
 void cond_done(struct cond *c) {
         (void)c;
 }
 
-/* A thread that waits has counted itself before it released the mutex, and the caller has held that since. */
-static void signal_to(struct cond *c, int n) {
-        if (atomic_load_explicit(&c->n_waiting, memory_order_relaxed) == 0)
-                return;
-        atomic_fetch_add_explicit(&c->n_signals, 1, memory_order_relaxed);
+/* Ordered after the change of n_unsignalled: a thread that reads the new number counts itself after it. */
+static void wake_waiting(struct cond *c, int n) {
+        atomic_fetch_add_explicit(&c->n_signals, 1, memory_order_release);
         wake(&c->n_signals, n);
 }
 
+/* A thread that waits has counted itself before it released the mutex, and the caller has held that since. */
 void cond_signal(struct cond *c) {
-        signal_to(c, 1);
+        uint16_t n = atomic_load_explicit(&c->n_unsignalled, memory_order_relaxed);
+
+        do {
+                if (n == 0)
+                        return; /* each thread that waits wakes already */
+        } while (n < MANY &&
+                 !atomic_compare_exchange_weak_explicit(&c->n_unsignalled, &n, (uint16_t)(n - 1),
+                                                        memory_order_relaxed,
+                                                        memory_order_relaxed));
+        wake_waiting(c, 1);
 }
 
 void cond_broadcast(struct cond *c) {
-        signal_to(c, INT_MAX);
+        if (atomic_load_explicit(&c->n_unsignalled, memory_order_relaxed) == 0)
+                return;
+        atomic_store_explicit(&c->n_unsignalled, 0, memory_order_relaxed);
+        wake_waiting(c, INT_MAX);
 }
 
 void cond_wait(struct cond *c, struct mutex *m) {
         cond_wait_until(c, m, CLOCK_NEVER);
 }
 
+/* A thread that wakes cannot know whether a signal counted it: it may have woken for another reason. So n_unsignalled is
+ * sometimes too large, which costs a system call, but at most the number of threads that wait. It is never too small: a
+ * signal would be lost. */
+static void leave_wait(struct cond *c) {
+        if (c->n_waiting < MANY)
+                c->n_waiting--;
+        if (atomic_load_explicit(&c->n_unsignalled, memory_order_relaxed) > c->n_waiting)
+                atomic_store_explicit(&c->n_unsignalled, c->n_waiting, memory_order_relaxed);
+}
+
+/* Signals make the counts smaller meanwhile, other waits do not: they need the mutex. */
+static void enter_wait(struct cond *c) {
+        if (c->n_waiting < MANY)
+                c->n_waiting++;
+        if (atomic_load_explicit(&c->n_unsignalled, memory_order_relaxed) < MANY)
+                atomic_fetch_add_explicit(&c->n_unsignalled, 1, memory_order_relaxed);
+}
+
 bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ns) {
-        uint32_t n_signals = atomic_load_explicit(&c->n_signals, memory_order_relaxed);
+        uint32_t n_signals = atomic_load_explicit(&c->n_signals, memory_order_acquire);
         bool     is_in_time;
 
         check_before_wait(m);
-        atomic_fetch_add_explicit(&c->n_waiting, 1, memory_order_relaxed);
+        enter_wait(c);
         unlock(m);
         is_in_time = sleep_on(&c->n_signals, n_signals, deadline_ns);
         lock(m);
-        atomic_fetch_sub_explicit(&c->n_waiting, 1, memory_order_relaxed);
+        leave_wait(c);
         return is_in_time;
 }

@@ -50,8 +50,9 @@ bool mutex_is_held(const struct mutex *m);
 /* All that wait on it hold the same mutex, and wait again when they wake without a reason. Who signals has
  * held that mutex after the change that it signals. */
 struct cond {
-        _Atomic uint32_t n_signals; /* what its threads sleep on */
-        _Atomic uint32_t n_waiting;
+        _Atomic uint32_t n_signals;     /* what its threads sleep on */
+        _Atomic uint16_t n_unsignalled; /* waiting threads that no signal has woken; see lock.c */
+        uint16_t         n_waiting;     /* guarded by the mutex */
 };
 
 void cond_init(struct cond *c);

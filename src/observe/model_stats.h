@@ -66,7 +66,7 @@ struct model_stats_options {
         bool                       is_decoupled;  /* response_stats, first-response histogram */
         bool                       has_sequences; /* families of sequences are printed */
         bool                       has_batches;   /* families of batching are printed */
-        struct memory_reports     *memory; /* borrowed: outlives the statistics; NULL: none */
+        struct memory_reports     *memory; /* borrowed: while the statistics are read; NULL: none */
         /* Bounds in ms of nv_inference_first_response_histogram_ms (model configuration:
          * model_metrics), ascending; NULL: 100, 500, 2000, 5000. */
         const double *first_response_ms;

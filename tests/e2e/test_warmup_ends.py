@@ -148,6 +148,7 @@ def test_a_retry_does_not_begin_again(start):
     with loading(server, "loading: m:1") as answer:
         assert change(server, "unload") == (200, None)
         assert answer() == (400, SUPERSEDED)
+    server.wait_for_line("failed to load 'm' version 1")
     assert server.text().count("failed to load 'm' version 1") == 1
 
 

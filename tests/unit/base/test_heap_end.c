@@ -25,6 +25,7 @@ struct work {
         char  *blocks[N_BLOCKS];
         bool   trims, is_low;
         size_t n_before; /* resident bytes of the blocks after they were freed */
+        size_t n_after;  /* the same after mem_trim() */
         size_t n_more;   /* bytes that page faults of the trim brought */
 };
 
@@ -69,6 +70,27 @@ static void use_and_free(void *arg) {
         if (w->trims)
                 heap_end_trim();
         w->n_more = n_faulted() - n;
+}
+
+#define N_HOLE_BLOCKS 8
+
+/* Memory that was returned lies between blocks, and the end behind them. */
+static void *use_behind_a_hole(void *arg) {
+        struct work *w = arg;
+        char        *hole[N_HOLE_BLOCKS], *last;
+
+        free(mem_alloc(LARGE_BYTES));
+        for (size_t i = 0; i < N_HOLE_BLOCKS; i++)
+                hole[i] = mem_alloc(BLOCK_BYTES);
+        last = mem_alloc(BLOCK_BYTES);
+        memset(last, 1, BLOCK_BYTES);
+        for (size_t i = 0; i < N_HOLE_BLOCKS; i++)
+                free(hole[i]);
+        use_and_free(w);
+        mem_trim();
+        w->n_after = resident_bytes(w);
+        free(last);
+        return NULL;
 }
 
 static void *use_on_a_bare_thread(void *arg) {
@@ -146,6 +168,18 @@ static void test_end_of_a_thread_that_computes(void **state) {
         assert_kept(&w);
 }
 
+static void test_behind_a_hole(void **state) {
+        struct work w = { .trims = false };
+        pthread_t   thread;
+
+        (void)state;
+        skip_without_heaps();
+        assert_int_equal(pthread_create(&thread, NULL, use_behind_a_hole, &w), 0);
+        pthread_join(thread, NULL);
+        assert_true(w.n_before > N_BLOCKS * BLOCK_BYTES / 2);
+        assert_true(w.n_after < N_BLOCKS * BLOCK_BYTES / 8);
+}
+
 /* No memory comes that was not there: of 64 MiB that a heap may have, most was never used. */
 static void test_where_each_block_is_written(void **state) {
         struct work w = { .trims = true };
@@ -178,6 +212,7 @@ SUITE(heap_end) {
                 cmocka_unit_test(test_end_of_a_thread_that_computes),
                 cmocka_unit_test(test_where_each_block_is_written),
                 cmocka_unit_test(test_end_of_a_job),
+                cmocka_unit_test(test_behind_a_hole),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,6 +89,96 @@ static void test_deadline(void **state) {
         shared_done(&s);
 }
 
+/* ---- signals ------------------------------------------------------------------------------------ */
+
+/* Waits until there is a token, and takes it. `n_begun` says that the thread waits or has taken one. */
+struct tokens {
+        struct mutex lock;
+        struct cond  begun, given;
+        unsigned     n_begun, n_tokens;
+};
+
+static void take_token(void *arg) {
+        struct tokens *t = arg;
+        MUTEX_GUARD(&t->lock);
+
+        t->n_begun++;
+        cond_signal(&t->begun);
+        while (t->n_tokens == 0)
+                cond_wait(&t->given, &t->lock);
+        t->n_tokens--;
+}
+
+/* Returns with the lock held, while all threads wait. */
+static void begin_takers(struct tokens *t, struct thread *threads, unsigned n) {
+        *t = (struct tokens){ 0 };
+        mutex_init(&t->lock, LOCK_QUEUE);
+        cond_init(&t->begun);
+        cond_init(&t->given);
+        for (unsigned i = 0; i < n; i++)
+                assert_null(thread_start(&threads[i], "taker", take_token, t));
+        mutex_lock(&t->lock);
+        while (t->n_begun < n)
+                cond_wait(&t->begun, &t->lock);
+}
+
+static void end_takers(struct tokens *t, struct thread *threads, unsigned n) {
+        mutex_unlock(&t->lock);
+        for (unsigned i = 0; i < n; i++)
+                thread_join(&threads[i]);
+        assert_int_equal(t->n_tokens, 0);
+        assert_int_equal(atomic_load(&t->given.n_unsignalled), 0);
+        assert_int_equal(t->given.n_waiting, 0);
+        cond_done(&t->begun);
+        cond_done(&t->given);
+        mutex_done(&t->lock);
+}
+
+/* A thread that is to wake costs no system call for each further signal. */
+static void test_signals_for_one_thread(void **state) {
+        (void)state;
+        struct tokens t;
+        struct thread thread;
+
+        begin_takers(&t, &thread, 1);
+        t.n_tokens = 1;
+        for (int i = 0; i < 10; i++)
+                cond_signal(&t.given);
+        cond_broadcast(&t.given);
+        assert_int_equal(atomic_load(&t.given.n_signals), 1);
+        end_takers(&t, &thread, 1);
+}
+
+static void test_signal_for_each_thread(void **state) {
+        (void)state;
+        struct tokens t;
+        struct thread threads[3];
+
+        begin_takers(&t, threads, 3);
+        t.n_tokens = 3;
+        for (int i = 0; i < 4; i++)
+                cond_signal(&t.given);
+        assert_int_equal(atomic_load(&t.given.n_signals), 3);
+        end_takers(&t, threads, 3);
+}
+
+/* Waits that end without a signal leave nothing that hides, or adds up to, a later signal. */
+static void test_signal_after_late_waits(void **state) {
+        (void)state;
+        struct tokens t;
+        struct thread threads[2];
+
+        begin_takers(&t, threads, 2);
+        for (int i = 0; i < 100; i++)
+                assert_false(cond_wait_until(&t.given, &t.lock, 1));
+        assert_int_equal(atomic_load(&t.given.n_unsignalled), 2);
+        t.n_tokens = 2;
+        for (int i = 0; i < 4; i++)
+                cond_signal(&t.given);
+        assert_int_equal(atomic_load(&t.given.n_signals), 2);
+        end_takers(&t, threads, 2);
+}
+
 /* ---- contention --------------------------------------------------------------------------------- */
 
 static void add_one(void *arg) {
@@ -187,9 +277,15 @@ static void test_is_small(void **state) {
 
 SUITE(lock) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_mutual_exclusion),  cmocka_unit_test(test_wait_and_signal),
-                cmocka_unit_test(test_deadline),          cmocka_unit_test(test_errno_is_kept),
-                cmocka_unit_test(test_no_signal_is_lost), cmocka_unit_test(test_is_small),
+                cmocka_unit_test(test_mutual_exclusion),
+                cmocka_unit_test(test_wait_and_signal),
+                cmocka_unit_test(test_deadline),
+                cmocka_unit_test(test_errno_is_kept),
+                cmocka_unit_test(test_no_signal_is_lost),
+                cmocka_unit_test(test_is_small),
+                cmocka_unit_test(test_signals_for_one_thread),
+                cmocka_unit_test(test_signal_for_each_thread),
+                cmocka_unit_test(test_signal_after_late_waits),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
