@@ -4,6 +4,7 @@ will bring about is awaited in the index, and what it must not is shown by a cha
 has come about: polls look at everything."""
 import concurrent.futures
 import contextlib
+import itertools
 import os
 import pathlib
 import shutil
@@ -23,6 +24,7 @@ TAKES_SECONDS = 60
 
 BACKENDS = ("identity", "testing")
 POLL_SECONDS = 1
+PROBES = itertools.count()
 POLL = ("--model-control-mode=poll", f"--repository-poll-secs={POLL_SECONDS}")
 
 
@@ -46,7 +48,7 @@ def polled(tmp_path_factory):
 
 def begin_polls(server):
     """A new model, which is loaded by the second poll from now: one of them sees it first."""
-    name = f"probe{len(server.log)}"
+    name = f"probe{next(PROBES)}"
     write(server, f"{name}/config.pbtxt", model_text())
     (server.repository / name / "1").mkdir()
     return name

@@ -74,8 +74,10 @@ def rollup(pid):
 
 
 def pss_of(pid):
+    """Without pages of files: how many processes share those changes with every other program of the machine."""
     try:
-        return rollup(pid).get("Pss", 0)
+        memory = rollup(pid)
+        return memory.get("Pss", 0) - memory.get("Pss_File", 0)
     except OSError:
         return 0  # it has ended meanwhile
 
