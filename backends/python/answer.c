@@ -84,17 +84,19 @@ static TRITONSERVER_Error *write_output(const struct answer_source *source,
                                         const struct kit_output    *output,
                                         const struct device_place *from, uint64_t n_bytes,
                                         TRITONBACKEND_Response *response) {
-        struct device_place   to = { from->type, from->id, NULL };
-        TRITONBACKEND_Output *made;
-        void                 *memory;
+        struct device_place    to = { from->type, from->id, NULL };
+        struct NESO_MemoryCopy copy;
+        TRITONBACKEND_Output  *made;
+        void                  *memory;
 
         KIT_TRY(TRITONBACKEND_ResponseOutput(response, &made, output->name, output->type,
                                              output->shape, output->n_dims));
         KIT_TRY(TRITONBACKEND_OutputBuffer(made, &memory, n_bytes, &to.type, &to.id));
         to.bytes = memory;
-        if (to.type == TRITONSERVER_MEMORY_GPU || from->type == TRITONSERVER_MEMORY_GPU)
-                return device_copy_all(source->instance->model->backend,
-                                       &(struct device_transfer){ to, *from, n_bytes }, 1);
+        if (to.type == TRITONSERVER_MEMORY_GPU || from->type == TRITONSERVER_MEMORY_GPU) {
+                copy = device_copy(&to, from, n_bytes);
+                return device_copy_all(source->instance->model->backend, &copy, 1);
+        }
         if (n_bytes > 0)
                 memcpy(memory, from->bytes, n_bytes);
         return NULL;

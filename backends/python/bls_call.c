@@ -299,16 +299,19 @@ static size_t round_up(size_t n) {
 static TRITONSERVER_Error *bring_strings(const struct bls_call    *call,
                                          const struct output_view *view) {
         struct output_buffer  *output = view->buffer;
-        struct device_transfer t = { .n_bytes = view->n_bytes };
+        struct device_place    to = { TRITONSERVER_MEMORY_CPU, 0, NULL };
+        struct device_place    from;
+        struct NESO_MemoryCopy copy;
 
         if (view->type != TRITONSERVER_TYPE_BYTES || view->n_bytes == 0 || !is_on_device(output))
                 return NULL;
-        t.from = (struct device_place){ TRITONSERVER_MEMORY_GPU, output->device,
-                                        output->device_memory };
+        from = (struct device_place){ TRITONSERVER_MEMORY_GPU, output->device,
+                                      output->device_memory };
         KIT_TRY(alloc_in_region(call, output, view->n_bytes, view->name));
-        t.to.bytes =
+        to.bytes =
                 (char *)region_block(&output->session->region, output->block) + SHM_OUTPUT_OFFSET;
-        return device_copy_all(output->backend, &t, 1);
+        copy = device_copy(&to, &from, view->n_bytes);
+        return device_copy_all(output->backend, &copy, 1);
 }
 
 static TRITONSERVER_Error *measure(const struct bls_call          *call,

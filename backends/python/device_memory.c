@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/device_memory.h"
 
-#include "kit/scratch.h"
-#include "triton/core/neso.h"
-
 #include <stddef.h>
-#include <stdlib.h>
-
-#define FEW_COPIES 16
 
 /* Other servers do not have these functions. */
 #pragma weak NESO_ModelUseDeviceMemory
@@ -62,31 +56,19 @@ void device_close(const struct backend *backend, int64_t device, void *base) {
                       "failed to close the memory of a Python process");
 }
 
-static struct NESO_MemoryCopy copy_of(const struct device_transfer *t) {
-        return (struct NESO_MemoryCopy){ .to = (void *)(uintptr_t)t->to.bytes,
-                                         .from = t->from.bytes,
-                                         .byte_size = t->n_bytes,
-                                         .to_type = t->to.type,
-                                         .from_type = t->from.type,
-                                         .to_id = t->to.id,
-                                         .from_id = t->from.id };
+struct NESO_MemoryCopy device_copy(const struct device_place *to, const struct device_place *from,
+                                   uint64_t n_bytes) {
+        return (struct NESO_MemoryCopy){ .to = (void *)(uintptr_t)to->bytes,
+                                         .from = from->bytes,
+                                         .byte_size = n_bytes,
+                                         .to_type = to->type,
+                                         .from_type = from->type,
+                                         .to_id = to->id,
+                                         .from_id = from->id };
 }
 
 TRITONSERVER_Error *device_copy_all(const struct backend         *backend,
-                                    const struct device_transfer *transfers, uint32_t n) {
-        struct NESO_MemoryCopy few[FEW_COPIES], *many = few;
-        TRITONSERVER_Error    *err;
-
-        if (NESO_MemoryManagerCopy == NULL)
-                return unsupported();
-        if (n > FEW_COPIES)
-                many = kit_alloc_array(n, sizeof(*many));
-        if (many == NULL)
-                return kit_error_no_memory(n * sizeof(*many), "copies");
-        for (uint32_t i = 0; i < n; i++)
-                many[i] = copy_of(&transfers[i]);
-        err = NESO_MemoryManagerCopy(backend->memory, many, n);
-        if (many != few)
-                free(many);
-        return err;
+                                    const struct NESO_MemoryCopy *copies, uint32_t n) {
+        return NESO_MemoryManagerCopy != NULL ? NESO_MemoryManagerCopy(backend->memory, copies, n)
+                                              : unsupported();
 }

@@ -10,6 +10,7 @@
 #include "kit/model.h"
 #include "python/python_model.h"
 #include "python/shm_layout.h"
+#include "triton/core/neso.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,11 +38,8 @@ struct device_place {
         const void             *bytes;
 };
 
-struct device_transfer {
-        struct device_place to, from;
-        uint64_t            n_bytes;
-};
-
+struct NESO_MemoryCopy device_copy(const struct device_place *to, const struct device_place *from,
+                                   uint64_t n_bytes);
 /* Copies between any two kinds of memory, and waits for the end. */
 TRITONSERVER_Error *device_copy_all(const struct backend         *backend,
-                                    const struct device_transfer *transfers, uint32_t n);
+                                    const struct NESO_MemoryCopy *copies, uint32_t n);

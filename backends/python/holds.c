@@ -134,16 +134,20 @@ TRITONSERVER_Error *hold_share(struct hold *hold, uint32_t i, const struct kit_i
 /* ---- copying --------------------------------------------------------------------------------- */
 
 static TRITONSERVER_Error *list_pieces(const struct held_input *held, const struct kit_input *input,
-                                       struct device_transfer *ret) {
+                                       struct NESO_MemoryCopy *ret) {
         uint64_t done = 0;
 
         for (uint32_t i = 0; i < input->n_buffers; i++) {
-                ret[i].to = (struct device_place){ TRITONSERVER_MEMORY_GPU, held->device,
-                                                   (const char *)held->memory + done };
-                KIT_TRY(get_piece(input, i, &ret[i].from, &ret[i].n_bytes));
-                if (ret[i].n_bytes > input->n_bytes - done)
+                struct device_place to = { TRITONSERVER_MEMORY_GPU, held->device,
+                                           (const char *)held->memory + done };
+                struct device_place from;
+                uint64_t            n_bytes;
+
+                KIT_TRY(get_piece(input, i, &from, &n_bytes));
+                if (n_bytes > input->n_bytes - done)
                         break;
-                done += ret[i].n_bytes;
+                ret[i] = device_copy(&to, &from, n_bytes);
+                done += n_bytes;
         }
         if (done != input->n_bytes)
                 return kit_error(TRITONSERVER_ERROR_INTERNAL,
@@ -153,20 +157,20 @@ static TRITONSERVER_Error *list_pieces(const struct held_input *held, const stru
 }
 
 static TRITONSERVER_Error *fill(const struct hold *hold, const struct kit_input *inputs,
-                                struct device_transfer *transfers) {
+                                struct NESO_MemoryCopy *copies) {
         uint32_t n = 0;
 
         for (uint32_t i = 0; i < hold->n_inputs; i++) {
                 if (!hold->inputs[i].is_copy)
                         continue;
-                KIT_TRY(list_pieces(&hold->inputs[i], &inputs[i], transfers + n));
+                KIT_TRY(list_pieces(&hold->inputs[i], &inputs[i], copies + n));
                 n += inputs[i].n_buffers;
         }
-        return n > 0 ? device_copy_all(hold->backend, transfers, n) : NULL;
+        return n > 0 ? device_copy_all(hold->backend, copies, n) : NULL;
 }
 
 TRITONSERVER_Error *hold_fill(const struct hold *hold, const struct kit_input *inputs) {
-        struct device_transfer few[FEW_PIECES], *many = few;
+        struct NESO_MemoryCopy few[FEW_PIECES], *many = few;
         uint32_t               n = 0;
         TRITONSERVER_Error    *err;
 
