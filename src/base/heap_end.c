@@ -15,7 +15,7 @@
 /* A heap has at most 64 MiB, and begins at a multiple of that; but the first one ends at sbrk(0). */
 #define HEAP_BYTES ((size_t)64 << 20)
 #define MAX_BLOCKS (HEAP_BYTES / BLOCK_BYTES)
-/* Blocks may come from between others first. So many without pages behind them are passed. */
+/* malloc() may first give blocks from free room between others, which have no pages behind them: at most so many. */
 #define MAX_ABSENT 64
 
 struct block {

@@ -47,8 +47,8 @@ void mutex_unlock(struct mutex *m);
  * LOCK_CHECK): for assert() at the entry of *_locked functions. */
 bool mutex_is_held(const struct mutex *m);
 
-/* All that wait on it hold the same mutex, and wait again when they wake without a reason. Who signals has
- * held that mutex after the change that it signals. */
+/* All threads that wait on it hold the same mutex, and wait again when they wake without a reason. A thread signals
+ * after it has changed the condition under that mutex, or while it holds it. */
 struct cond {
         _Atomic uint32_t n_signals;     /* what its threads sleep on */
         _Atomic uint16_t n_unsignalled; /* waiting threads that no signal has woken; see lock.c */

@@ -137,7 +137,7 @@ bool arguments_take(PyObject *args, PyObject *kwargs, PyObject *const *names, Py
 PyObject *block_new(uint32_t number);
 uint32_t  block_number(PyObject *block);
 /* The block is that of a request with inputs on GPUs, or of an output of a call there, which has no number: the
- * server is told when it is deleted. */
+ * process tells the server when it is deleted. */
 void block_hold(PyObject *block, uint64_t hold);
 
 /* ---- tensors (tensor.c) ---------------------------------------------------------------------- */

@@ -95,7 +95,7 @@ PyObject *device_end(PyObject *module, PyObject *unused) {
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* Bytes of the server have no handle here: the server is told which input they are of. */
+/* The memory of the server has no handle in this process, which names the input to the server instead. */
 static void name_input(const struct device_bytes *d, uint64_t offset, struct shm_device *ret) {
         *ret = (struct shm_device){ .offset = offset,
                                     .hold = d->place.hold,

@@ -74,7 +74,7 @@ static void use_and_free(void *arg) {
 
 #define N_HOLE_BLOCKS 8
 
-/* Memory that was returned lies between blocks, and the end behind them. */
+/* A free block without pages lies before the free end. */
 static void *use_behind_a_hole(void *arg) {
         struct work *w = arg;
         char        *hole[N_HOLE_BLOCKS], *last;

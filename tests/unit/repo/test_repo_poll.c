@@ -488,7 +488,7 @@ void __wrap_heap_end_trim(void) {
         n_trims++;
 }
 
-/* What a poll reads of all models is freed on the thread that polls, which polls for ever. */
+/* A poll frees what it has read of all models on the thread that polls, which does not end. */
 static void test_a_poll_returns_its_memory(void **state) {
         struct repo_place p;
         unsigned          n;
