@@ -16,11 +16,11 @@ import re
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 
 import pytest
 
+from log_reader import LogReader
 from on_gpus import on_gpus
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -104,7 +104,7 @@ def on_gpu(folder, config):
 
 
 class Server:
-    """A `neso serve` process. Everything it writes is kept in `log`."""
+    """A `neso serve` process. Everything it writes is kept."""
 
     def __init__(self, repository, options=(), waits_for=("http",), under=(), command=None):
         """`under`: a command that runs it, as the process that it was started as. `command`: instead of the
@@ -114,31 +114,26 @@ class Server:
                  "--grpc-port=0", "--metrics-port=0", *TLS_OPTIONS]
         command = [*under, *(command or usual), *options]
         self.repository = pathlib.Path(repository)
-        self.log = []
         self.ports = {}
-        self._lines = queue.Queue()
         self._is_stopping = False
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._reader = LogReader(self.process.stdout)
         self._wait_for(waits_for)
 
     def program(self):
         """The beginning of its command; a subclass may start another installation."""
         return [str(BUILD / "neso"), "serve", f"--backend-directory={BACKENDS_FOLDER}"]
 
-    def _read(self):
-        for line in self.process.stdout:
-            line = line.decode(errors="replace").rstrip("\n")
-            self.log.append(line)
-            self._lines.put(line)
-        self._lines.put(None)
+    @property
+    def log(self):
+        """The lines so far; those that came before a reply are there with it."""
+        return self._reader.read()
 
     def _take_line(self, deadline, waits_for):
         """The next line of the log; what it says about ports is noted."""
         try:
-            line = self._lines.get(timeout=max(0, deadline - time.monotonic()))
+            line = self._reader.take(deadline - time.monotonic())
         except queue.Empty:
             raise AssertionError(f"no line says {waits_for}:\n" + self.text()) from None
         if line is None:
@@ -160,6 +155,10 @@ class Server:
 
     def text(self):
         return "\n".join(self.log)
+
+    def wait_for_end_of_log(self):
+        """Until no process has its end of the pipe, at most 10 s."""
+        self._reader.join(10)
 
     def wait_for_line(self, pattern, seconds=10):
         """The first line from now on that matches; for what only the log tells."""
@@ -196,7 +195,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError("the server did not stop:\n" + self.text()) from None
-        self._reader.join(10)
+        self.wait_for_end_of_log()
         assert "Sanitizer" not in self.text(), self.text()
         assert not ON_GPU or not GPU_REPORT.exists(), GPU_REPORT.read_text()
         return code

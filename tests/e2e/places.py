@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import json
 import pathlib
-import queue
 import re
 import subprocess
 import threading
@@ -18,6 +17,7 @@ import requests
 from conftest import BUILD, ON_GPU, Server, write_repository
 from grpc_stubs import SECONDS, Client, open_channel
 from infer_ways import CODES, texts_of
+from log_reader import LogReader
 from models import NAMES, wait_until
 from on_gpus import on_gpus
 
@@ -201,7 +201,6 @@ class Embedded:
 
     def __init__(self, folder, mode, startup, threads):
         self.repository = pathlib.Path(folder)
-        self.log, self._lines = [], queue.Queue()
         self._answers = {"0": concurrent.futures.Future()}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -212,21 +211,15 @@ class Embedded:
             command.append(f"threads={threads}")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
-        self._readers = [threading.Thread(target=read, daemon=True)
-                         for read in (self._read_answers, self._read_log)]
-        for reader in self._readers:
-            reader.start()
+        self._log = LogReader(self.process.stderr)
+        self._answer_reader = threading.Thread(target=self._read_answers, daemon=True)
+        self._answer_reader.start()
         self._answers["0"].result(SECONDS)
 
     def _read_answers(self):
         for line in self.process.stdout:
             number, code, text = line.rstrip("\n").split(" ")
             self._answers[number].set_result((int(code), bytes.fromhex(text).decode()))
-
-    def _read_log(self):
-        for line in self.process.stderr:
-            self.log.append(line.rstrip("\n"))
-            self._lines.put(line)
 
     def ask(self, verb, name="-", *arguments):
         """The code and the text."""
@@ -238,9 +231,13 @@ class Embedded:
         return answer.result(SECONDS)
 
     def wait_for_line(self, pattern, seconds=10):
-        while not (match := re.search(pattern, self._lines.get(timeout=seconds))):
+        while not (match := re.search(pattern, self._log.take(seconds))):
             pass
         return match
+
+    @property
+    def log(self):
+        return self._log.read()
 
     def text(self):
         return "\n".join(self.log)
@@ -252,7 +249,7 @@ class Embedded:
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError("the program did not end:\n" + self.text()) from None
-        for reader in self._readers:
+        for reader in (self._answer_reader, self._log):
             reader.join(10)
         assert "Sanitizer" not in self.text(), self.text()
         return code

@@ -40,7 +40,7 @@ def test_crash_of_an_instance(how, tmp_path):
     with pytest.raises(requests.ConnectionError):
         requests.post(f"{server.url}/v2/models/victim/infer", json=body, timeout=30)
     code = server.process.wait(30)
-    server._reader.join(10)
+    server.wait_for_end_of_log()
     numbers, what = HOW[how]
     numbers = numbers if isinstance(numbers, tuple) else (numbers,)
     assert -code in numbers, server.text()

@@ -20,8 +20,10 @@ from wire import Wire, request
 STRACE = ("strace", "-f", "-qq", "-s", "16384", "-e", "trace=%file")
 MARK = "/mark-of-path-cases"
 PATH = re.compile(r'"((?:[^"\\]|\\.)*)"')
-# What is asked of them says nothing about a model: the C library's and the process's own.
-HARMLESS = re.compile(r"/proc/self/[a-z/]*|/sys/devices/system/[a-z0-9/]*|/etc/localtime|/dev/null")
+# What is asked of them says nothing about a model: the C library's and the process's own. The C library reads
+# overcommit_memory when it first returns the end of a thread's heap.
+HARMLESS = re.compile(r"/proc/self/[a-z/]*|/proc/sys/vm/overcommit_memory|/sys/devices/system/[a-z0-9/]*|"
+                      r"/etc/localtime|/dev/null")
 
 
 def can_trace():
@@ -151,6 +153,8 @@ def test_in_a_program(place):
     ('7 openat(AT_FDCWD, "/r/models", O_RDONLY) = 3', False),
     ('7 newfstatat(3, "", {st_mode=S_IFREG}, AT_EMPTY_PATH) = 0', False),
     ('7 openat(AT_FDCWD, "/proc/self/maps", O_RDONLY) = 3', False),
+    ('7 openat(AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY) = 3', False),
+    ('7 openat(AT_FDCWD, "/proc/sys/vm/../overcommit_memory", O_RDONLY) = 3', True),
     ('7 openat(AT_FDCWD, "/r/models/../decoy", O_RDONLY) = 3', True),
     ('7 newfstatat(AT_FDCWD, "/r/models/m/../../decoy", {}, 0) = 0', True),
     ('7 openat(AT_FDCWD, "/r/models2", O_RDONLY) = 3', True),
