@@ -164,7 +164,10 @@ def wrk(server, path, body, headers, connections, seconds, lua="", core=LOAD_COR
             check=True, capture_output=True, text=True).stdout
     if "Non-2xx" in text or "Socket errors" in text:
         raise SystemExit("the load saw errors:\n" + text)
-    return float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
+    if rate == 0:
+        raise SystemExit(f"no request was answered within {seconds} s:\n" + text)
+    return rate
 
 
 def h2load(port, path, body_file, load, seconds):

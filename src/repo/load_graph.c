@@ -106,11 +106,8 @@ static void add_wait(struct load_item *item, struct load_item *other) {
         item->waits_for[item->n_waits++] = other;
 }
 
-/* A depth-first walk: the ancestors are the items whose needs are being added. The depth is
- * limited, because no usable chain of models is deeper. A deeper model fails because the models
- * that it needs are missing. */
-#define MAX_DEPTH 64
-
+/* A depth-first walk: the ancestors are the items whose needs are being added. A model deeper than
+ * LOAD_GRAPH_MAX_DEPTH is missing then. */
 struct ancestor {
         const struct model_key *key;
         const struct ancestor  *next;
@@ -169,8 +166,12 @@ static void add_needs(struct load_graph *p, struct load_item *item,
                 struct load_item         *other;
                 struct model_need         exact = *need;
 
-                if (found == NULL || here.depth == MAX_DEPTH)
+                if (found == NULL)
                         continue;
+                if (here.depth == LOAD_GRAPH_MAX_DEPTH) {
+                        item->too_deep = need;
+                        continue;
+                }
                 if (is_ancestor(&here, &found->key)) {
                         if (item->cycle == NULL)
                                 item->cycle = describe_cycle(item, &here, &found->key);

@@ -20,6 +20,10 @@
 
 #include <stdbool.h>
 
+/* How many models may lie between a requested one and the last that it needs. No usable line of models
+ * is longer. */
+#define LOAD_GRAPH_MAX_DEPTH 64
+
 struct load_graph;
 struct repo;
 
@@ -37,8 +41,10 @@ struct load_item {
         struct error             *error;      /* owned; the error of its load */
         struct error             *refusal;    /* owned; the error of an invalid chain declaration */
         const struct error       *refused_by; /* borrowed: its refusal, or that of one it needs */
-        char                     *cycle;   /* owned; text of the cycle that it closes; NULL: none */
-        bool                      is_done; /* guarded by the table's lock */
+        char                     *cycle; /* owned; text of the cycle that it closes; NULL: none */
+        const struct model_need
+                *too_deep; /* the last need of it that was not added for that; or NULL */
+        bool     is_done;  /* guarded by the table's lock */
 };
 
 struct load_graph {

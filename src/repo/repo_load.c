@@ -385,6 +385,18 @@ static struct error *unknown_steps(const struct load_graph *p, const struct load
                                       item->found->key.name, strbuf_cstr(&names)));
 }
 
+static struct error *missing_stage(const struct load_item *user, const struct model_need *need) {
+        const char *what = user->needs.kind == NEEDS_NEXT ? "next model" : "stage";
+
+        if (user->too_deep == need)
+                return error_new(ERR_INVALID_ARG,
+                                 "%s '%s' of model '%s' is more than %d models deep\n", what,
+                                 need->name, user->found->key.name, LOAD_GRAPH_MAX_DEPTH);
+        return error_new(ERR_INVALID_ARG,
+                         "%s '%s' of model '%s' is neither loaded nor in a model repository\n",
+                         what, need->name, user->found->key.name);
+}
+
 /* Reports a missing model of a later stage before anything is loaded. */
 static struct error *check_chain(struct load_graph *p, struct load_item *item) {
         const struct load_item  *user;
@@ -398,12 +410,7 @@ static struct error *check_chain(struct load_graph *p, struct load_item *item) {
                 return unknown_steps(p, item);
         if (need == NULL || user == item || item->needs.kind == NEEDS_STEPS)
                 return NULL; /* its registration reports it */
-        return load_failure(
-                item->found->key.name,
-                error_new(ERR_INVALID_ARG,
-                          "%s '%s' of model '%s' is neither loaded nor in a model repository\n",
-                          user->needs.kind == NEEDS_NEXT ? "next model" : "stage", need->name,
-                          user->found->key.name));
+        return load_failure(item->found->key.name, missing_stage(user, need));
 }
 
 /* Loads the models of the graph and frees it. It has one requested model, or one in each namespace. */

@@ -282,6 +282,17 @@ def test_loads_that_are_refused_over_grpc(tmp_path, stubs, model, parameters, te
         assert value(server, "A", 5) == 116
 
 
+def test_lines_that_are_too_deep(tmp_path):
+    """The limit is named, also when the model lies ready in the repository."""
+    n = 67
+    models = {f"m{i}": chain_models.adding(1, f"m{i + 1}" if i < n - 1 else None) for i in range(n)}
+    with opens_server(tmp_path, models, *EXPLICIT) as server:
+        assert load(server, "m0") == (400, "load failed for model 'm0': next model 'm65' of model 'm64' is more than "
+                                      "64 models deep\n")
+        assert load(server, "m2") == (200, "")
+        assert load(server, "m0") == (200, "")
+
+
 def test_life_over_grpc(tmp_path, stubs):
     models = line_of_three(line=chain_models.ensemble(("A", "A_OUT"), ("C", "C_OUT")))
     with opens_server(tmp_path, models, *EXPLICIT) as server, open_channel(server) as channel:
