@@ -21,7 +21,7 @@ import tempfile
 
 COLUMNS = 120
 MAX_CELL = 200
-PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md")
 
 FENCE = re.compile(r"^ *(```+|~~~+)")
 ITEM = re.compile(r"^( *)([-*+]|\d+[.)])( +)(?=\S)")
