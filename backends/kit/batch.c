@@ -30,7 +30,7 @@ static uint64_t execution_start(TRITONBACKEND_ModelInstance *instance) {
 }
 
 /* Reports the statistics of a request that ends now. */
-static void report(struct kit_batch *batch, struct kit_slot *slot, bool is_success) {
+static void report_slot(struct kit_batch *batch, struct kit_slot *slot, bool is_success) {
         struct kit_stats stats = batch->stats;
 
         if (stats.exec_end == 0)
@@ -40,8 +40,8 @@ static void report(struct kit_batch *batch, struct kit_slot *slot, bool is_succe
 
 /* Ends the slot: sends the response with `err`, which stays the caller's, and releases the
  * request. */
-static void answer(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_Error *err) {
-        report(batch, slot, err == NULL);
+static void end_slot(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_Error *err) {
+        report_slot(batch, slot, err == NULL);
         if (slot->response != NULL)
                 kit_error_log(TRITONBACKEND_ResponseSend(slot->response,
                                                          TRITONSERVER_RESPONSE_COMPLETE_FINAL, err),
@@ -75,7 +75,7 @@ TRITONSERVER_Error *kit_batch_open(struct kit_batch *batch, TRITONBACKEND_ModelI
                 slot->rows = 1;
                 if (err != NULL) {
                         slot->response = NULL;
-                        answer(batch, slot, err);
+                        end_slot(batch, slot, err);
                         kit_error_log(err, "failed to create a response");
                 }
         }
@@ -137,7 +137,7 @@ void kit_batch_drop_cancelled(struct kit_batch *batch) {
 }
 
 void kit_batch_fail(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_Error *err) {
-        answer(batch, slot, err);
+        end_slot(batch, slot, err);
         TRITONSERVER_ErrorDelete(err);
 }
 
@@ -146,7 +146,7 @@ void kit_batch_fail_all(struct kit_batch *batch, TRITONSERVER_Error *err) {
 
         for (slot = kit_batch_live(batch, batch->slots); slot != NULL;
              slot = kit_batch_live(batch, slot + 1))
-                answer(batch, slot, err);
+                end_slot(batch, slot, err);
         TRITONSERVER_ErrorDelete(err);
 }
 
@@ -182,7 +182,7 @@ static void answer_live(struct kit_batch *batch) {
                 if (is_row)
                         NESO_ThreadBeginResponses();
                 for (unsigned n = 0; slot != NULL && n < MAX_BURST; n++) {
-                        answer(batch, slot, NULL);
+                        end_slot(batch, slot, NULL);
                         slot = kit_batch_live(batch, slot + 1);
                 }
                 if (is_row)

@@ -171,8 +171,8 @@ struct extent {
         uint32_t n_item_dims;
 };
 
-static TRITONSERVER_Error *measure(const struct kit_batch_input *in, const struct kit_batch *batch,
-                                   struct extent *ret) {
+static TRITONSERVER_Error *measure_batch_input(const struct kit_batch_input *in,
+                                               const struct kit_batch *batch, struct extent *ret) {
         struct kit_slot *slot = kit_batch_live(batch, batch->slots);
 
         *ret = (struct extent){ 0 };
@@ -226,7 +226,7 @@ struct numbers {
         char                         *at;
 };
 
-static TRITONSERVER_Error *put(struct numbers *out, size_t number) {
+static TRITONSERVER_Error *put_count(struct numbers *out, size_t number) {
         if (out->in->type == TRITONSERVER_TYPE_FP32) {
                 float real = (float)number;
 
@@ -252,7 +252,7 @@ static TRITONSERVER_Error *put_item_shapes(struct numbers *out, const struct kit
 
         for (int64_t row = 0; row < slot->rows; row++)
                 for (uint32_t i = 0; i < n_dims; i++)
-                        KIT_TRY(put(out, (size_t)input->shape[first + i]));
+                        KIT_TRY(put_count(out, (size_t)input->shape[first + i]));
         return NULL;
 }
 
@@ -262,7 +262,7 @@ static TRITONSERVER_Error *put_all(struct numbers *out, const struct kit_batch *
         size_t                    sum = 0;
 
         if (kind == KIT_BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO)
-                KIT_TRY(put(out, 0));
+                KIT_TRY(put_count(out, 0));
         for (; slot != NULL; slot = kit_batch_live(batch, slot + 1)) {
                 struct kit_input input;
                 size_t           n;
@@ -273,7 +273,7 @@ static TRITONSERVER_Error *put_all(struct numbers *out, const struct kit_batch *
                 if (is_item_shape(kind))
                         KIT_TRY(put_item_shapes(out, batch, slot, &input));
                 else
-                        KIT_TRY(put(out, kind == KIT_BATCH_ELEMENT_COUNT ? n : sum));
+                        KIT_TRY(put_count(out, kind == KIT_BATCH_ELEMENT_COUNT ? n : sum));
         }
         return NULL;
 }
@@ -285,7 +285,7 @@ TRITONSERVER_Error *kit_batch_input_make(const struct kit_batch_input *in,
         struct extent  extent;
         size_t         n;
 
-        KIT_TRY(measure(in, batch, &extent));
+        KIT_TRY(measure_batch_input(in, batch, &extent));
         ret->type = in->type;
         set_shape(in, batch, &extent, ret);
         KIT_TRY(kit_count_elements(ret->shape, ret->n_dims, in->target, &n));

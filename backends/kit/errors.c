@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* Returns a text that the caller owns; NULL when memory is short. */
-static char *print(const char *format, va_list args) {
+static char *print_text(const char *format, va_list args) {
         char *text = NULL;
 
         if (vasprintf(&text, format, args) < 0)
@@ -20,7 +20,7 @@ TRITONSERVER_Error *kit_error(TRITONSERVER_Error_Code code, const char *format, 
         char               *text;
 
         va_start(args, format);
-        text = print(format, args);
+        text = print_text(format, args);
         va_end(args);
         err = TRITONSERVER_ErrorNew(code, text != NULL ? text : format);
         free(text);
@@ -53,7 +53,7 @@ void kit_log(TRITONSERVER_LogLevel level, const char *file, int line, const char
         if (!TRITONSERVER_LogIsEnabled(level))
                 return;
         va_start(args, format);
-        text = print(format, args);
+        text = print_text(format, args);
         va_end(args);
         err = TRITONSERVER_LogMessage(level, file, line, text != NULL ? text : format);
         free(text);

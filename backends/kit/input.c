@@ -88,7 +88,7 @@ static TRITONSERVER_Error *open_checked(TRITONBACKEND_Request *request, const ch
         return check_dims(ret);
 }
 
-static void describe(const struct kit_input *input, struct kit_gathered *ret) {
+static void describe_first(const struct kit_input *input, struct kit_gathered *ret) {
         ret->type = input->type;
         ret->n_dims = input->n_dims;
         memcpy(ret->shape, input->shape, input->n_dims * sizeof(ret->shape[0]));
@@ -96,13 +96,13 @@ static void describe(const struct kit_input *input, struct kit_gathered *ret) {
 
 TRITONSERVER_Error *kit_input_describe(const struct kit_input *input, struct kit_gathered *ret) {
         KIT_TRY(check_dims(input));
-        describe(input, ret);
+        describe_first(input, ret);
         return NULL;
 }
 
 /* Determines the size of all inputs together and the shape of the first. */
-static TRITONSERVER_Error *measure(const struct kit_batch *batch, const char *name,
-                                   struct kit_gathered *ret) {
+static TRITONSERVER_Error *measure_inputs(const struct kit_batch *batch, const char *name,
+                                          struct kit_gathered *ret) {
         struct kit_slot *slot = kit_batch_live(batch, batch->slots);
         struct kit_input input;
 
@@ -112,7 +112,7 @@ static TRITONSERVER_Error *measure(const struct kit_batch *batch, const char *na
                 if (!kit_size_add(ret->n_bytes, input.n_bytes, &ret->n_bytes))
                         return kit_error_no_memory(SIZE_MAX, name);
                 if (is_first)
-                        describe(&input, ret);
+                        describe_first(&input, ret);
                 is_first = false;
         }
         return NULL;
@@ -151,7 +151,7 @@ static TRITONSERVER_Error *copy_while_it_fits(const struct kit_batch *batch, con
              slot = kit_batch_live(batch, slot + 1)) {
                 KIT_TRY(open_checked(slot->request, name, &input));
                 if (is_first)
-                        describe(&input, ret);
+                        describe_first(&input, ret);
                 is_first = false;
                 *ret_fits = input.n_bytes <= scratch->n_bytes - ret->n_bytes;
                 if (*ret_fits)
@@ -168,7 +168,7 @@ static TRITONSERVER_Error *gather_one(const struct kit_batch *batch, const char 
         struct kit_input input;
 
         KIT_TRY(open_checked(slot->request, name, &input));
-        describe(&input, ret);
+        describe_first(&input, ret);
         ret->n_bytes = input.n_bytes;
         KIT_TRY(kit_input_borrow(&input, &ret->bytes));
         return ret->bytes != NULL ? NULL : copy_all(batch, name, scratch, ret);
@@ -182,7 +182,7 @@ TRITONSERVER_Error *kit_gather(const struct kit_batch *batch, const char *name,
                 return gather_one(batch, name, scratch, ret);
         KIT_TRY(copy_while_it_fits(batch, name, scratch, ret, &fits));
         if (!fits) {
-                KIT_TRY(measure(batch, name, ret));
+                KIT_TRY(measure_inputs(batch, name, ret));
                 KIT_TRY(copy_all(batch, name, scratch, ret));
         }
         if (batch->has_row_dim && batch->n_live > 1 && ret->n_dims > 0)

@@ -28,7 +28,7 @@ struct reader {
 
 static bool read_value(struct reader *in, unsigned depth, struct kit_json_value **ret);
 
-static bool fail(struct reader *in, const char *reason) {
+static bool fail_at(struct reader *in, const char *reason) {
         if (in->reason == NULL)
                 in->reason = reason;
         return false;
@@ -66,12 +66,12 @@ static bool read_code_unit(struct reader *in, uint32_t *ret) {
         uint32_t unit = 0;
 
         if (in->end - in->at < 4)
-                return fail(in, "unfinished \\u escape");
+                return fail_at(in, "unfinished \\u escape");
         for (int i = 0; i < 4; i++) {
                 int digit = hex_digit(*in->at++);
 
                 if (digit < 0)
-                        return fail(in, "bad \\u escape");
+                        return fail_at(in, "bad \\u escape");
                 unit = unit << 4 | (uint32_t)digit;
         }
         *ret = unit;
@@ -105,14 +105,14 @@ static bool read_code_point(struct reader *in, uint32_t *ret) {
         if (!read_code_unit(in, &high))
                 return false;
         if (high == 0 || (high >= 0xdc00 && high < 0xe000))
-                return fail(in, "bad \\u escape");
+                return fail_at(in, "bad \\u escape");
         *ret = high;
         if (high < 0xd800 || high >= 0xdc00)
                 return true;
         if (!accept(in, '\\') || !accept(in, 'u') || !read_code_unit(in, &low))
-                return fail(in, "unpaired surrogate");
+                return fail_at(in, "unpaired surrogate");
         if (low < 0xdc00 || low >= 0xe000)
-                return fail(in, "unpaired surrogate");
+                return fail_at(in, "unpaired surrogate");
         *ret = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
         return true;
 }
@@ -125,7 +125,7 @@ static bool read_escape(struct reader *in, char **out) {
         char              c;
 
         if (in->at >= in->end)
-                return fail(in, "unfinished string");
+                return fail_at(in, "unfinished string");
         c = *in->at++;
         if (c == 'u') {
                 if (!read_code_point(in, &point))
@@ -135,7 +135,7 @@ static bool read_escape(struct reader *in, char **out) {
         }
         name = c != '\0' ? strchr(names, c) : NULL;
         if (name == NULL)
-                return fail(in, "unknown escape");
+                return fail_at(in, "unknown escape");
         *(*out)++ = values[name - names];
         return true;
 }
@@ -153,13 +153,13 @@ static bool read_string(struct reader *in, const char **ret) {
                         return true;
                 }
                 if (c < 0x20)
-                        return fail(in, "control character in a string");
+                        return fail_at(in, "control character in a string");
                 if (c != '\\')
                         *out++ = (char)c;
                 else if (!read_escape(in, &out))
                         return false;
         }
-        return fail(in, "unfinished string");
+        return fail_at(in, "unfinished string");
 }
 
 static bool read_digits(struct reader *in) {
@@ -175,15 +175,15 @@ static bool read_number(struct reader *in, struct kit_json_value *value) {
         value->text = in->at;
         (void)accept(in, '-');
         if (!read_digits(in))
-                return fail(in, "a value was expected");
+                return fail_at(in, "a value was expected");
         if (accept(in, '.') && !read_digits(in))
-                return fail(in, "digits were expected");
+                return fail_at(in, "digits were expected");
         if (in->at < in->end && (*in->at == 'e' || *in->at == 'E')) {
                 in->at++;
                 if (!accept(in, '+'))
                         (void)accept(in, '-');
                 if (!read_digits(in))
-                        return fail(in, "digits were expected");
+                        return fail_at(in, "digits were expected");
         }
         return true;
 }
@@ -213,11 +213,11 @@ static bool read_word(struct reader *in, struct kit_json_value *value) {
 static bool read_key(struct reader *in, const char **ret) {
         skip_space(in);
         if (!accept(in, '"'))
-                return fail(in, "a key was expected");
+                return fail_at(in, "a key was expected");
         if (!read_string(in, ret))
                 return false;
         skip_space(in);
-        return accept(in, ':') || fail(in, "':' was expected");
+        return accept(in, ':') || fail_at(in, "':' was expected");
 }
 
 /* Reads what follows the opening bracket of an array or an object, up to `close`. */
@@ -242,7 +242,7 @@ static bool read_children(struct reader *in, struct kit_json_value *value, unsig
                 value->n_children++;
                 skip_space(in);
         } while (accept(in, ','));
-        return accept(in, close) || fail(in, "',' or a closing bracket was expected");
+        return accept(in, close) || fail_at(in, "',' or a closing bracket was expected");
 }
 
 /* MAX_DEPTH limits the recursion. */
@@ -251,7 +251,7 @@ static bool read_value(struct reader *in, unsigned depth, struct kit_json_value 
         bool                   is_read;
 
         if (depth > MAX_DEPTH)
-                return fail(in, "nested too deeply");
+                return fail_at(in, "nested too deeply");
         skip_space(in);
         value = new_value(in);
         value->begin = (size_t)(in->at - in->doc->chars);
@@ -313,7 +313,7 @@ TRITONSERVER_Error *kit_json_read(const char *text, size_t len, const char *what
                         *ret = in.doc;
                         return NULL;
                 }
-                (void)fail(&in, "text after the end of the document");
+                (void)fail_at(&in, "text after the end of the document");
         }
         err = kit_error(TRITONSERVER_ERROR_INVALID_ARG, "%s is not valid JSON at byte %zu: %s",
                         what, (size_t)(in.at - in.doc->chars), in.reason);

@@ -130,8 +130,8 @@ static bool is_live(const struct kit_copy_owner *owner) {
         return owner->slot == NULL || owner->slot->request != NULL;
 }
 
-static void fail(struct kit_batch *batch, const struct kit_copy_owner *owner,
-                 TRITONSERVER_Error *err) {
+static void fail_owner(struct kit_batch *batch, const struct kit_copy_owner *owner,
+                       TRITONSERVER_Error *err) {
         if (err == NULL)
                 return;
         if (owner->slot != NULL)
@@ -144,7 +144,8 @@ static void fail(struct kit_batch *batch, const struct kit_copy_owner *owner,
 static void copy_each(struct kit_memory *memory, struct kit_batch *batch) {
         for (uint32_t i = 0; i < memory->n_copies; i++)
                 if (is_live(&memory->owners[i]))
-                        fail(batch, &memory->owners[i], copy_some(memory, &memory->copies[i], 1));
+                        fail_owner(batch, &memory->owners[i],
+                                   copy_some(memory, &memory->copies[i], 1));
 }
 
 /* A slot may have failed since its copies were collected: then its memory is the server's again. */
@@ -165,8 +166,8 @@ void kit_memory_finish(struct kit_memory *memory, struct kit_batch *batch) {
         }
         for (uint32_t i = 0; i < memory->n_copies; i++)
                 if (memory->owners[i].state != NULL && is_live(&memory->owners[i]))
-                        fail(batch, &memory->owners[i],
-                             TRITONBACKEND_StateUpdate(memory->owners[i].state));
+                        fail_owner(batch, &memory->owners[i],
+                                   TRITONBACKEND_StateUpdate(memory->owners[i].state));
         memory->n_copies = 0;
 }
 

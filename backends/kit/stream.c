@@ -58,7 +58,7 @@ static TRITONSERVER_Error *fill_record(TRITONBACKEND_ModelInstanceResponseStatis
 
 /* Reports a response before it is sent, so that a client that reads statistics after it finds it
  * counted. */
-static void report(const struct kit_stream *s, TRITONSERVER_Error *err) {
+static void report_response(const struct kit_stream *s, TRITONSERVER_Error *err) {
         TRITONBACKEND_ModelInstanceResponseStatistics *record;
         TRITONSERVER_Error                            *failed;
 
@@ -79,7 +79,7 @@ static TRITONSERVER_Error *send_with(struct kit_stream *s, uint32_t flags,
         TRITONSERVER_Error     *failed;
 
         s->response = NULL;
-        report(s, err);
+        report_response(s, err);
         failed = TRITONBACKEND_ResponseSend(response, flags, err);
         if (err != NULL)
                 TRITONSERVER_ErrorDelete(err);
@@ -125,7 +125,7 @@ void kit_stream_report_cancelled(const struct kit_stream *s) {
                                         .start_ns = kit_clock_ns() };
         TRITONSERVER_Error *err = kit_error(TRITONSERVER_ERROR_CANCELLED, "the client gave up");
 
-        report(&missing, err);
+        report_response(&missing, err);
         TRITONSERVER_ErrorDelete(err);
 }
 
@@ -183,7 +183,7 @@ static void *run_worker(void *argument) {
         return NULL;
 }
 
-static void join(struct kit_worker *worker) {
+static void join_worker(struct kit_worker *worker) {
         (void)pthread_join(worker->thread, NULL);
         free(worker);
 }
@@ -197,14 +197,14 @@ static void join_some_locked(struct kit_workers *w) {
 
                 if (atomic_load(&worker->has_ended)) {
                         *at = worker->next;
-                        join(worker);
+                        join_worker(worker);
                 } else {
                         at = &worker->next;
                 }
         }
 }
 
-static int spawn(struct kit_worker *worker) {
+static int spawn_worker(struct kit_worker *worker) {
         pthread_attr_t attributes;
         int            failure = pthread_attr_init(&attributes);
 
@@ -228,7 +228,7 @@ TRITONSERVER_Error *kit_workers_start(struct kit_workers *w, void (*run)(void *w
         atomic_init(&worker->has_ended, false);
         (void)pthread_mutex_lock(&w->lock);
         join_some_locked(w);
-        failure = spawn(worker);
+        failure = spawn_worker(worker);
         if (failure == 0) {
                 worker->next = w->all;
                 w->all = worker;
@@ -258,6 +258,6 @@ void kit_workers_done(struct kit_workers *w) {
         struct kit_worker *worker;
 
         while ((worker = take_any(w)) != NULL)
-                join(worker);
+                join_worker(worker);
         (void)pthread_mutex_destroy(&w->lock);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Makes room for `more` characters and the final NUL. */
-static bool reserve(struct kit_text *text, size_t more) {
+static bool reserve_text(struct kit_text *text, size_t more) {
         size_t capacity = text->capacity;
         char  *chars;
 
@@ -33,7 +33,7 @@ static bool reserve(struct kit_text *text, size_t more) {
 }
 
 void kit_text_add(struct kit_text *text, const char *chars, size_t len) {
-        if (!reserve(text, len))
+        if (!reserve_text(text, len))
                 return;
         if (len > 0)
                 memcpy(text->chars + text->len, chars, len);
@@ -82,7 +82,7 @@ void kit_text_add_shape(struct kit_text *text, const int64_t *dims, size_t n_dim
 char *kit_text_take(struct kit_text *text) {
         char *chars;
 
-        if (!reserve(text, 0)) {
+        if (!reserve_text(text, 0)) {
                 kit_text_done(text);
                 return NULL;
         }

@@ -36,14 +36,14 @@ struct walk {
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *malformed(const struct walk *w, const char *why) {
+static TRITONSERVER_Error *malformed_model(const struct walk *w, const char *why) {
         return kit_error(TRITONSERVER_ERROR_INTERNAL,
                          "onnx runtime error 7: Load model failed:Protobuf parsing failed. (byte "
                          "%" PRIu64 ": %s)",
                          w->at, why);
 }
 
-static TRITONSERVER_Error *fill(struct walk *w) {
+static TRITONSERVER_Error *fill_window(struct walk *w) {
         struct window *window = w->window;
         ssize_t        n;
 
@@ -55,16 +55,16 @@ static TRITONSERVER_Error *fill(struct walk *w) {
                                  strerror(errno));
         window->begin = w->at;
         window->n = (size_t)n;
-        return n > 0 ? NULL : malformed(w, "unexpected end of the file");
+        return n > 0 ? NULL : malformed_model(w, "unexpected end of the file");
 }
 
 static TRITONSERVER_Error *read_byte(struct walk *w, uint64_t end, uint8_t *ret) {
         const struct window *window = w->window;
 
         if (w->at >= end)
-                return malformed(w, "a message ends within a field");
+                return malformed_model(w, "a message ends within a field");
         if (w->at < window->begin || w->at - window->begin >= window->n)
-                KIT_TRY(fill(w));
+                KIT_TRY(fill_window(w));
         *ret = window->bytes[w->at++ - window->begin];
         return NULL;
 }
@@ -83,7 +83,7 @@ static TRITONSERVER_Error *read_varint(struct walk *w, uint64_t end, uint64_t *r
                         return NULL;
                 }
         }
-        return malformed(w, "a number of more than 64 bits");
+        return malformed_model(w, "a number of more than 64 bits");
 }
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ static TRITONSERVER_Error *read_field(struct walk *w, uint64_t end, struct field
         *ret = (struct field){ 0 };
         KIT_TRY(read_varint(w, end, &tag));
         if (tag > UINT32_MAX || tag >> 3 == 0)
-                return malformed(w, "no field has such a number");
+                return malformed_model(w, "no field has such a number");
         switch ((enum wire)(tag & 7)) {
         case WIRE_VARINT: return read_varint(w, end, &n);
         case WIRE_8_BYTES: n = 8; break;
@@ -114,10 +114,10 @@ static TRITONSERVER_Error *read_field(struct walk *w, uint64_t end, struct field
                 *ret = (struct field){ (uint32_t)(tag >> 3), w->at, w->at + n };
                 break;
         }
-        default: return malformed(w, "a group, which ONNX does not have");
+        default: return malformed_model(w, "a group, which ONNX does not have");
         }
         if (n > INT32_MAX || n > end - w->at)
-                return malformed(w, "a field that is longer than its message");
+                return malformed_model(w, "a field that is longer than its message");
         w->at += n;
         return NULL;
 }
@@ -144,7 +144,8 @@ static TRITONSERVER_Error *read_text(struct walk *w, const struct field *f, char
 /* The numbers of fields are those of onnx.proto3. */
 enum { ENTRY_KEY = 1, ENTRY_VALUE = 2, TENSOR_NAME = 8, TENSOR_EXTERNAL_DATA = 13 };
 
-static TRITONSERVER_Error *report(struct walk *w, const struct field *value, const char *tensor) {
+static TRITONSERVER_Error *report_location(struct walk *w, const struct field *value,
+                                           const char *tensor) {
         char     location[EXTERNAL_DATA_MAX_LOCATION + 1];
         uint64_t len = value->end - value->begin;
 
@@ -183,7 +184,7 @@ static TRITONSERVER_Error *walk_entry(struct walk *w, const struct field *entry,
         KIT_TRY(read_text(w, &key, text, sizeof(text)));
         if (key.end - key.begin != strlen(location) || strcmp(text, location) != 0)
                 return NULL;
-        return report(w, &value, tensor);
+        return report_location(w, &value, tensor);
 }
 
 /* Every location counts, whatever `data_location` is: a tensor may be sent in several pieces, which
@@ -242,7 +243,7 @@ static TRITONSERVER_Error *walk_message(struct walk *w, enum message kind,
         TRITONSERVER_Error *err = NULL;
 
         if (w->depth == EXTERNAL_DATA_MAX_DEPTH)
-                return malformed(w, "too many messages within each other");
+                return malformed_model(w, "too many messages within each other");
         w->at = message->begin;
         if (kind == TENSOR)
                 return walk_tensor(w, message);
@@ -332,7 +333,7 @@ static TRITONSERVER_Error *walk_file(struct walk *w, int fd,
                 return kit_error(TRITONSERVER_ERROR_UNAVAILABLE, "unable to read the file: %s",
                                  strerror(errno));
         if (status.st_size > INT32_MAX)
-                return malformed(w, "the file has more than 2 GiB, the limit of its format");
+                return malformed_model(w, "the file has more than 2 GiB, the limit of its format");
         all.end = (uint64_t)status.st_size;
         w->window = kit_alloc_array(1, sizeof(*w->window));
         if (w->window == NULL)
@@ -363,7 +364,8 @@ struct place {
         bool        follows_links_out;
 };
 
-static TRITONSERVER_Error *refused(const char *tensor, const char *location, const char *why) {
+static TRITONSERVER_Error *refused_location(const char *tensor, const char *location,
+                                            const char *why) {
         return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                          "the external data of initializer '%s' is at '%s', %s", tensor, location,
                          why);
@@ -391,21 +393,24 @@ static TRITONSERVER_Error *check_location(void *userp, const char *tensor, const
         int                 fd;
 
         if (!kit_path_stays_within(location))
-                return refused(tensor, location,
-                               "which is not a path within the directory of the model's version");
+                return refused_location(
+                        tensor, location,
+                        "which is not a path within the directory of the model's version");
         /* The runtime takes such a location for an address in its own memory. */
         if (strncmp(location, "*/", 2) == 0)
-                return refused(tensor, location, "which is not the name of a file");
+                return refused_location(tensor, location, "which is not the name of a file");
         fd = open_location(place, location);
         if (fd < 0 && (errno == EXDEV || errno == ELOOP))
-                return refused(tensor, location,
-                               "a symbolic link that leaves the directory of the model's version; "
-                               "'--backend-config=onnxruntime,allow-data-links=true' permits it");
+                return refused_location(
+                        tensor, location,
+                        "a symbolic link that leaves the directory of the model's version; "
+                        "'--backend-config=onnxruntime,allow-data-links=true' permits it");
         if (fd < 0)
-                return refused(tensor, location, strerror(errno));
+                return refused_location(tensor, location, strerror(errno));
         is_regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
         (void)close(fd);
-        return is_regular ? NULL : refused(tensor, location, "which is not a regular file");
+        return is_regular ? NULL
+                          : refused_location(tensor, location, "which is not a regular file");
 }
 
 TRITONSERVER_Error *external_data_check(int fd, const char *directory, const char *model_file,

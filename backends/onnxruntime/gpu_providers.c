@@ -46,8 +46,8 @@ static const struct option_name of_tensorrt[] = {
         { "int8_use_native_calibration_table", "trt_int8_use_native_calibration_table", { NULL } },
 };
 
-static TRITONSERVER_Error *put(struct options *o, const struct kit_model *model, const char *key,
-                               const char *value) {
+static TRITONSERVER_Error *put_option(struct options *o, const struct kit_model *model,
+                                      const char *key, const char *value) {
         if (o->n == MAX_OPTIONS)
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "model '%s': more than %d parameters of an execution accelerator",
@@ -61,7 +61,7 @@ static TRITONSERVER_Error *start_options(struct options *o, const struct kit_mod
                                          int device) {
         o->n = 0;
         (void)snprintf(o->device, sizeof(o->device), "%d", device);
-        return put(o, model, "device_id", o->device);
+        return put_option(o, model, "device_id", o->device);
 }
 
 /* Puts the runtime's form of the value. */
@@ -70,11 +70,11 @@ static TRITONSERVER_Error *put_named(struct options *o, const struct kit_model *
         size_t i = 0;
 
         if (name->values[0] == NULL)
-                return put(o, model, name->key, value);
+                return put_option(o, model, name->key, value);
         for (; i < 4 && name->values[i] != NULL; i++)
                 if ((value[0] == (char)('0' + i) && value[1] == '\0') ||
                     strcmp(value, name->values[i]) == 0)
-                        return put(o, model, name->key, name->values[i]);
+                        return put_option(o, model, name->key, name->values[i]);
         return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                          "model '%s': parameter '%s' is '%s', expected 0 to %zu", model->name,
                          name->parameter, value, i - 1);
@@ -229,9 +229,9 @@ static TRITONSERVER_Error *use_cuda(const struct ort *ort, const struct kit_mode
 static TRITONSERVER_Error *put_precision(struct options *o, const struct kit_model *model,
                                          const char *value) {
         if (strcmp(value, "FP16") == 0)
-                return put(o, model, "trt_fp16_enable", "1");
+                return put_option(o, model, "trt_fp16_enable", "1");
         if (strcmp(value, "INT8") == 0)
-                return put(o, model, "trt_int8_enable", "1");
+                return put_option(o, model, "trt_int8_enable", "1");
         if (strcmp(value, "FP32") == 0)
                 return NULL;
         return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
@@ -289,9 +289,9 @@ static TRITONSERVER_Error *put_tensorrt(struct options *o, const struct kit_mode
         if (strcmp(parameter, "precision_mode") == 0)
                 return put_precision(o, model, value);
         if (name != NULL)
-                return put(o, model, name->key, value);
+                return put_option(o, model, name->key, value);
         if (strncmp(parameter, "trt_", 4) == 0)
-                return put(o, model, parameter, value);
+                return put_option(o, model, parameter, value);
         return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                          "unknown parameter '%s' is provided for TensorRT Execution Accelerator",
                          parameter);

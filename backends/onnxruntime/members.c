@@ -32,8 +32,8 @@ static TRITONSERVER_Error *open_file(const struct ort *ort, const struct kit_mod
 }
 
 /* Takes `file`. */
-static TRITONSERVER_Error *add(const struct ort *ort, const struct kit_model *model, char *file,
-                               struct members *members) {
+static TRITONSERVER_Error *add_member(const struct ort *ort, const struct kit_model *model,
+                                      char *file, struct members *members) {
         struct member **items =
                 realloc(members->items, (members->n_items + 1) * sizeof(*members->items));
         struct member      *m = kit_alloc_array(1, sizeof(*m));
@@ -72,7 +72,7 @@ static TRITONSERVER_Error *read_entry(const struct ort *ort, const struct kit_mo
         if (file == NULL)
                 return kit_error_no_memory(len, "the name of a file");
         if (find(members, file) == NULL)
-                return add(ort, model, file, members);
+                return add_member(ort, model, file, members);
         free(file);
         return NULL;
 }

@@ -316,7 +316,7 @@ static TRITONSERVER_Error *read_default(const struct session *session, size_t i)
         return err;
 }
 
-static TRITONSERVER_Error *describe(struct session *session) {
+static TRITONSERVER_Error *describe_tensors(struct session *session) {
         const struct ort *ort = session->ort;
         size_t            n_required, n_defaults, n_inputs, n_outputs;
 
@@ -402,7 +402,7 @@ static TRITONSERVER_Error *on_scalar(void *userp, const char *name) {
 /* The runtime's API does not tell a scalar from a tensor of unknown shape. */
 static TRITONSERVER_Error *describe_file(const struct kit_model *model, const char *path, int fd,
                                          struct session *session) {
-        KIT_TRY(describe(session));
+        KIT_TRY(describe_tensors(session));
         return is_ort_format(model, path) ? NULL
                                           : external_data_find_scalars(fd, on_scalar, session);
 }

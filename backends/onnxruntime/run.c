@@ -523,7 +523,8 @@ static void run_group(struct run_instance *instance, TRITONBACKEND_Request **req
 }
 
 /* True when two requests can be in one run. */
-static bool fits(const struct run_plan *plan, TRITONBACKEND_Request *a, TRITONBACKEND_Request *b) {
+static bool can_share_run(const struct run_plan *plan, TRITONBACKEND_Request *a,
+                          TRITONBACKEND_Request *b) {
         if (plan->max_batch_size == 0)
                 return false; /* there is no dimension to join them along */
         for (size_t i = 0; plan->can_differ && i < plan->n_inputs; i++)
@@ -539,7 +540,7 @@ static uint32_t group(const struct run_plan *plan, TRITONBACKEND_Request **reque
         for (uint32_t i = 1; i < n; i++) {
                 TRITONBACKEND_Request *request = requests[i];
 
-                if (!fits(plan, requests[0], request))
+                if (!can_share_run(plan, requests[0], request))
                         continue;
                 /* The requests in between keep their order. */
                 memmove(&requests[n_group + 1], &requests[n_group],

@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static TRITONSERVER_Error *broken(const struct answer_source *source) {
+static TRITONSERVER_Error *broken_answer(const struct answer_source *source) {
         region_break(source->region);
         return kit_error(TRITONSERVER_ERROR_INTERNAL, "the Python process wrote a wrong answer");
 }
 
 /* The reason why answer_copy_text() returned NULL. */
 static TRITONSERVER_Error *no_text(const struct answer_source *source, struct shm_text text) {
-        return atomic_load(&source->region->is_broken) ? broken(source)
+        return atomic_load(&source->region->is_broken) ? broken_answer(source)
                                                        : kit_error_no_memory(text.len, "a text");
 }
 
@@ -128,13 +128,13 @@ static TRITONSERVER_Error *add_output(const struct answer_source *source,
         if (tensor->n_dims > KIT_MAX_DIMS ||
             !answer_copy(source, tensor->dims, dims, tensor->n_dims * sizeof(*dims)) ||
             !is_size_right(tensor, dims))
-                return broken(source);
+                return broken_answer(source);
         if (tensor->gpu != 0)
                 return add_device_output(source, tensor, &output, response);
         from = (struct device_place){ TRITONSERVER_MEMORY_CPU, 0,
                                       region_find(source->region, tensor->data, tensor->n_bytes) };
         if (from.bytes == NULL && tensor->n_bytes > 0)
-                return broken(source);
+                return broken_answer(source);
         return write_output(source, &output, &from, tensor->n_bytes, response);
 }
 
@@ -201,17 +201,18 @@ static TRITONSERVER_Error *add_parameters(const struct answer_source *source, st
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *fill(const struct answer_source *source, const struct shm_answer *answer,
-                                const struct answer_wanted *wanted,
-                                TRITONBACKEND_Response     *response) {
+static TRITONSERVER_Error *fill_response(const struct answer_source *source,
+                                         const struct shm_answer    *answer,
+                                         const struct answer_wanted *wanted,
+                                         TRITONBACKEND_Response     *response) {
         if (answer->n_outputs > SHM_MAX_OUTPUTS)
-                return broken(source);
+                return broken_answer(source);
         for (uint32_t i = 0; i < answer->n_outputs; i++) {
                 struct shm_tensor tensor;
 
                 if (!answer_copy(source, answer->outputs + i * (uint32_t)sizeof(tensor), &tensor,
                                  sizeof(tensor)))
-                        return broken(source);
+                        return broken_answer(source);
                 KIT_TRY(add_named(source, wanted, &tensor, response));
         }
         return answer->parameters.len > 0 ? add_parameters(source, answer->parameters, response)
@@ -226,9 +227,9 @@ TRITONSERVER_Error *answer_fill(const struct answer_source *source, uint32_t at,
 
         *ret_error = NULL;
         if (!answer_copy(source, at, &answer, sizeof(answer)))
-                return broken(source);
+                return broken_answer(source);
         if (answer.kind == SHM_ANSWER_OK)
-                return fill(source, &answer, wanted, response);
+                return fill_response(source, &answer, wanted, response);
         text = answer_copy_text(source, answer.text);
         if (text == NULL)
                 return no_text(source, answer.text);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 /* Other servers do not have these functions, and have no chains. */
+#pragma weak NESO_CancelWatchNew
 #pragma weak NESO_InferenceRequestSetRunsAlone
 #pragma weak NESO_InferenceRequestModelSteps
 
@@ -42,7 +43,7 @@ struct bls_call {
         uint32_t                       last;    /* block of the last reply, written in advance */
         bool                           is_decoupled; /* accepts any number of responses */
         bool                           is_cancelled; /* by bls_call_cancel_all() */
-        bool                           is_left;      /* by bls_call_end_left() */
+        bool                           is_left;      /* by end_left_calls() */
         atomic_int                     answered_by;  /* enum answered_by */
         struct wait                    wait;
         char                          *model;      /* owned: its name; NULL: not read */
@@ -314,9 +315,9 @@ static TRITONSERVER_Error *bring_strings(const struct bls_call    *call,
         return device_copy_all(output->backend, &copy, 1);
 }
 
-static TRITONSERVER_Error *measure(const struct bls_call          *call,
-                                   TRITONSERVER_InferenceResponse *response, uint32_t n_outputs,
-                                   size_t *ret_bytes) {
+static TRITONSERVER_Error *measure_reply(const struct bls_call          *call,
+                                         TRITONSERVER_InferenceResponse *response,
+                                         uint32_t n_outputs, size_t *ret_bytes) {
         size_t n = sizeof(struct shm_reply) + n_outputs * sizeof(struct shm_tensor);
 
         if (n_outputs > MAX_TENSORS)
@@ -403,7 +404,7 @@ static TRITONSERVER_Error *make_reply(struct bls_call                *call,
         if (err == NULL)
                 err = TRITONSERVER_InferenceResponseOutputCount(response, &n_outputs);
         if (err == NULL)
-                err = measure(call, response, n_outputs, &n_bytes);
+                err = measure_reply(call, response, n_outputs, &n_bytes);
         if (err == NULL)
                 err = print_parameters(response, &parameters);
         if (err == NULL) {
@@ -492,7 +493,7 @@ struct payload {
         struct bls_call     *call;
 };
 
-static TRITONSERVER_Error *malformed(const struct payload *p) {
+static TRITONSERVER_Error *malformed_call(const struct payload *p) {
         region_break(p->source.region);
         return kit_error(TRITONSERVER_ERROR_INTERNAL,
                          "An error occurred while performing BLS request.");
@@ -558,7 +559,7 @@ static TRITONSERVER_Error *append_input(const struct payload          *p,
                 return append_device_input(p, request, name, tensor);
         bytes = region_find(p->source.region, tensor->data, tensor->n_bytes);
         if (bytes == NULL)
-                return malformed(p);
+                return malformed_call(p);
         return TRITONSERVER_InferenceRequestAppendInputData(request, name, bytes, tensor->n_bytes,
                                                             TRITONSERVER_MEMORY_CPU, 0);
 }
@@ -574,10 +575,10 @@ static TRITONSERVER_Error *add_input(const struct payload *p, uint32_t i,
                          &tensor, sizeof(tensor)) ||
             tensor.n_dims > KIT_MAX_DIMS ||
             !answer_copy(&p->source, p->at + tensor.dims, dims, tensor.n_dims * sizeof(*dims)))
-                return malformed(p);
+                return malformed_call(p);
         name = copy_text(p, tensor.name);
         if (name == NULL)
-                return malformed(p);
+                return malformed_call(p);
         err = TRITONSERVER_InferenceRequestAddInput(request, name,
                                                     (TRITONSERVER_DataType)tensor.type, dims,
                                                     tensor.n_dims);
@@ -595,10 +596,10 @@ static TRITONSERVER_Error *add_output(const struct payload *p, uint32_t i,
 
         if (!answer_copy(&p->source, p->at + p->infer.outputs + i * (uint32_t)sizeof(text), &text,
                          sizeof(text)))
-                return malformed(p);
+                return malformed_call(p);
         name = copy_text(p, text);
         if (name == NULL)
-                return malformed(p);
+                return malformed_call(p);
         err = TRITONSERVER_InferenceRequestAddRequestedOutput(request, name);
         free(name);
         return err;
@@ -631,7 +632,7 @@ static TRITONSERVER_Error *set_parameters(const struct payload          *p,
         TRITONSERVER_Error *err;
 
         if (text == NULL)
-                return malformed(p);
+                return malformed_call(p);
         err = *text != '\0' ? kit_json_read(text, strlen(text), "the parameters of a request", &doc)
                             : NULL;
         if (err == NULL && doc != NULL)
@@ -653,7 +654,7 @@ static TRITONSERVER_Error *set_identity(const struct payload          *p,
         TRITONSERVER_Error *err;
 
         err = id != NULL && correlation != NULL ? TRITONSERVER_InferenceRequestSetId(request, id)
-                                                : malformed(p);
+                                                : malformed_call(p);
         if (err == NULL && p->infer.correlation_kind == SHM_CORRELATION_TEXT)
                 err = TRITONSERVER_InferenceRequestSetCorrelationIdString(request, correlation);
         else if (err == NULL)
@@ -671,7 +672,7 @@ static TRITONSERVER_Error *set_identity(const struct payload          *p,
 static TRITONSERVER_Error *fill_request(const struct payload          *p,
                                         TRITONSERVER_InferenceRequest *request) {
         if (p->infer.n_inputs > MAX_TENSORS || p->infer.n_outputs > MAX_TENSORS)
-                return malformed(p);
+                return malformed_call(p);
         KIT_TRY(set_identity(p, request));
         KIT_TRY(set_parameters(p, request));
         /* The call is meant for the named model alone, not for models that follow it in a chain. */
@@ -801,7 +802,7 @@ static TRITONSERVER_Error *begin_wait(struct bls_call *call, const struct payloa
                 return NULL;
         if (p->infer.waits > SHM_WAIT_INSTANCE ||
             (p->infer.waits == SHM_WAIT_MAYBE && !call->to.is_async))
-                return malformed(p);
+                return malformed_call(p);
         if (NESO_InferenceRequestModelSteps != NULL)
                 KIT_TRY(prefixed(p,
                                  NESO_InferenceRequestModelSteps(call->request, &call->is_through,
@@ -828,6 +829,16 @@ static bool is_left_locked(const struct instance *in, const struct bls_call *cal
         return has_cancelled;
 }
 
+static void on_cancelled(void *userp);
+
+/* Ends the calls that are made on behalf of the request when it is cancelled; called with the reader's
+ * role. */
+static void watch_entry(struct entry *e) {
+        if (e->watch == NULL && e->request != NULL && NESO_CancelWatchNew != NULL)
+                kit_error_log(NESO_CancelWatchNew(&e->watch, e->request, on_cancelled, e),
+                              "failed to watch a request");
+}
+
 /* Watches the requests on whose behalf the call is made. Returns an error when they were cancelled
  * before. */
 static TRITONSERVER_Error *watch_requests(struct bls_call *call, const struct payload *p) {
@@ -844,12 +855,12 @@ static TRITONSERVER_Error *watch_requests(struct bls_call *call, const struct pa
                 return kit_error_no_memory(n * sizeof(*call->requests), "a call");
         if (!answer_copy(&p->source, p->at + p->infer.requests, call->requests,
                          n * sizeof(*call->requests)))
-                return malformed(p);
+                return malformed_call(p);
         for (uint32_t i = 0; i < n; i++) {
                 struct entry *e = entry_find(in, call->requests[i]);
 
                 if (e != NULL)
-                        entry_watch(e);
+                        watch_entry(e);
         }
         (void)pthread_mutex_lock(&in->lock);
         call->n_requests = n;
@@ -877,7 +888,7 @@ static TRITONSERVER_Error *submit(struct bls_call *call, const struct payload *p
 }
 
 /* Adds an end, unless the last one has happened; then returns false. */
-static bool hold(struct bls_call *call) {
+static bool hold_call(struct bls_call *call) {
         unsigned n = atomic_load(&call->n_ends);
 
         while (n > 0)
@@ -899,11 +910,11 @@ static void link_call(struct bls_call *call) {
 
 static TRITONSERVER_Error *read_payload(struct payload *p, struct bls_call *call) {
         if (!answer_copy(&p->source, p->at, &p->infer, sizeof(p->infer)))
-                return malformed(p);
+                return malformed_call(p);
         call->is_decoupled = p->infer.is_decoupled != 0;
         call->gpu = p->infer.gpu;
         p->model = call->model = copy_text(p, p->infer.model);
-        return p->model != NULL ? NULL : malformed(p);
+        return p->model != NULL ? NULL : malformed_call(p);
 }
 
 void bls_call_start(struct instance *in, const struct shm_call *record, const struct reply_to *to) {
@@ -941,7 +952,7 @@ void bls_call_start(struct instance *in, const struct shm_call *record, const st
 
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
-static void cancel(struct bls_call *call) {
+static void cancel_call(struct bls_call *call) {
         if (call->request != NULL)
                 kit_error_log(TRITONSERVER_InferenceRequestCancel(call->request),
                               "failed to cancel");
@@ -958,7 +969,7 @@ static void end_early(struct bls_call *call, uint32_t code, const char *text) {
         } else if (block != 0) {
                 region_free(&call->session->region, block);
         }
-        cancel(call);
+        cancel_call(call);
 }
 
 /* Returns a call that is held; NULL when it has ended. */
@@ -967,7 +978,7 @@ static struct bls_call *find_call(struct instance *in, uint32_t block) {
 
         (void)pthread_mutex_lock(&in->lock);
         for (call = in->calls; call != NULL; call = call->next)
-                if (call->to.call == block && call->session == in->session && hold(call))
+                if (call->to.call == block && call->session == in->session && hold_call(call))
                         break;
         (void)pthread_mutex_unlock(&in->lock);
         return call;
@@ -977,7 +988,7 @@ void bls_call_cancel(struct instance *in, uint32_t block) {
         struct bls_call *call = find_call(in, block);
 
         if (call != NULL)
-                cancel(call);
+                cancel_call(call);
 }
 
 void bls_call_wait(struct instance *in, uint32_t block, uint64_t kind) {
@@ -1006,7 +1017,7 @@ static struct bls_call *take_left(struct instance *in) {
 
         (void)pthread_mutex_lock(&in->lock);
         for (call = in->calls; call != NULL; call = call->next)
-                if (!call->is_left && is_left_locked(in, call) && hold(call))
+                if (!call->is_left && is_left_locked(in, call) && hold_call(call))
                         break;
         if (call != NULL)
                 call->is_left = true;
@@ -1014,11 +1025,19 @@ static struct bls_call *take_left(struct instance *in) {
         return call;
 }
 
-void bls_call_end_left(struct instance *in) {
+/* Answers the calls whose requests were all cancelled, and cancels them; from any thread. */
+static void end_left_calls(struct instance *in) {
         struct bls_call *call;
 
         while ((call = take_left(in)) != NULL)
                 end_early(call, TRITONSERVER_ERROR_CANCELLED, LEFT);
+}
+
+static void on_cancelled(void *userp) {
+        struct entry *e = userp;
+
+        atomic_store(&e->is_cancelled, true);
+        end_left_calls(e->instance);
 }
 
 void bls_call_cancel_all(struct instance *in) {
@@ -1027,14 +1046,14 @@ void bls_call_cancel_all(struct instance *in) {
 
                 (void)pthread_mutex_lock(&in->lock);
                 for (call = in->calls; call != NULL; call = call->next)
-                        if (!call->is_cancelled && hold(call))
+                        if (!call->is_cancelled && hold_call(call))
                                 break;
                 if (call != NULL)
                         call->is_cancelled = true;
                 (void)pthread_mutex_unlock(&in->lock);
                 if (call == NULL)
                         return;
-                cancel(call);
+                cancel_call(call);
         }
 }
 

@@ -33,8 +33,6 @@ TRITONSERVER_Error *bls_call_allocator_new(TRITONSERVER_ResponseAllocator **ret)
 void bls_call_start(struct instance *in, const struct shm_call *call, const struct reply_to *to);
 /* The process says who waits for the call in that block, which it was asked. */
 void bls_call_wait(struct instance *in, uint32_t block, uint64_t kind);
-/* Answers the calls whose requests were all cancelled, and cancels them; from any thread. */
-void bls_call_end_left(struct instance *in);
 /* Cancels the call in that block; does nothing when it has ended. */
 void bls_call_cancel(struct instance *in, uint32_t block);
 void bls_call_cancel_all(struct instance *in);

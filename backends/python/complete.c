@@ -63,7 +63,7 @@ static void handle(struct completion *c, const struct shm_message *message) {
 }
 
 /* Handles messages until the stub has answered or ended. */
-static void follow(struct completion *c, uint64_t timeout_ns) {
+static void follow_stub(struct completion *c, uint64_t timeout_ns) {
         struct session    *s = c->session;
         struct shm_header *h = s->region.header;
         uint64_t           deadline_ns = shm_clock_ns() + timeout_ns;
@@ -87,7 +87,7 @@ static void follow(struct completion *c, uint64_t timeout_ns) {
         }
 }
 
-static TRITONSERVER_Error *explain(struct completion *c, const struct model *model) {
+static TRITONSERVER_Error *stub_failure(struct completion *c, const struct model *model) {
         char text[1024], end[64];
 
         if (stub_process_read_text(&c->session->process, text, sizeof(text)) > 0)
@@ -97,11 +97,11 @@ static TRITONSERVER_Error *explain(struct completion *c, const struct model *mod
                          model->kit.name, end);
 }
 
-static TRITONSERVER_Error *finish(struct completion *c, struct model *model) {
+static TRITONSERVER_Error *finish_completion(struct completion *c, struct model *model) {
         TRITONSERVER_Error *err = c->err;
 
         if (!c->is_done)
-                err = explain(c, model);
+                err = stub_failure(c, model);
         else if (err == NULL && c->config[0] != '\0')
                 return kit_model_set_config(&model->kit, c->config);
         if (err != NULL)
@@ -144,9 +144,9 @@ TRITONSERVER_Error *complete_config(struct model *model) {
                                                          .kind = "CPU",
                                                          .mode = SESSION_COMPLETE },
                               &c.session));
-        follow(&c, model->backend->settings.timeout_ns);
+        follow_stub(&c, model->backend->settings.timeout_ns);
         session_end(c.session);
-        err = finish(&c, model);
+        err = finish_completion(&c, model);
         session_unref(c.session);
         free(c.config);
         return err != NULL ? err : model_read_again(model);

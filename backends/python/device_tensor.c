@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static TRITONSERVER_Error *broken(const struct answer_source *source) {
+static TRITONSERVER_Error *broken_tensor(const struct answer_source *source) {
         region_break(source->region);
         return kit_error(TRITONSERVER_ERROR_INTERNAL,
                          "the Python process wrote a wrong place on a GPU");
@@ -31,7 +31,7 @@ static TRITONSERVER_Error *open_own(const struct answer_source *source,
         uint64_t end;
 
         if (__builtin_add_overflow(place->offset, n_bytes, &end))
-                return broken(source);
+                return broken_tensor(source);
         KIT_TRY(device_open(source->instance->model->backend, ret->place.id, place->handle, end,
                             &ret->base));
         memcpy(ret->handle, place->handle, sizeof(ret->handle));
@@ -47,7 +47,7 @@ TRITONSERVER_Error *device_tensor_open(const struct answer_source *source,
         TRITONSERVER_Error *err;
 
         if (at == NULL)
-                return broken(source);
+                return broken_tensor(source);
         memcpy(&place, at, sizeof(place));
         *ret = (struct device_tensor){ .place = { TRITONSERVER_MEMORY_GPU, (int64_t)tensor->gpu - 1,
                                                   NULL } };
@@ -55,7 +55,7 @@ TRITONSERVER_Error *device_tensor_open(const struct answer_source *source,
                 return NULL;
         if (place.hold != 0) {
                 ret->hold = holds_find(source->instance, &place, tensor->n_bytes, &ret->place);
-                return ret->hold != NULL ? NULL : broken(source);
+                return ret->hold != NULL ? NULL : broken_tensor(source);
         }
         err = open_own(source, &place, tensor->n_bytes, ret);
         return err != NULL ? cannot_open(err, name, ret->place.id) : NULL;

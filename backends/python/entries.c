@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Entries of an instance: the requests that it has, by handle (python_instance.h). */
 #include "kit/scratch.h"
-#include "python/bls_call.h"
 #include "python/holds.h"
 #include "python/python_instance.h"
 #include "triton/core/neso.h"
 
 #include <stdlib.h>
 
-/* Other servers do not have these functions. */
-#pragma weak NESO_CancelWatchNew
+/* Other servers do not have this function. */
 #pragma weak NESO_CancelWatchDelete
 
 #define INDEX_BITS 20 /* low bits of a handle; the others count the uses of the entry */
@@ -73,19 +71,6 @@ struct entry *entry_find(struct instance *in, uint32_t handle) {
         e = entry_find_locked(in, handle);
         (void)pthread_mutex_unlock(&in->lock);
         return e;
-}
-
-static void on_cancelled(void *userp) {
-        struct entry *e = userp;
-
-        atomic_store(&e->is_cancelled, true);
-        bls_call_end_left(e->instance);
-}
-
-void entry_watch(struct entry *e) {
-        if (e->watch == NULL && e->request != NULL && NESO_CancelWatchNew != NULL)
-                kit_error_log(NESO_CancelWatchNew(&e->watch, e->request, on_cancelled, e),
-                              "failed to watch a request");
 }
 
 static void end_watch(struct entry *e) {

@@ -35,7 +35,7 @@ struct environments {
         unsigned        n_archives;
 };
 
-static TRITONSERVER_Error *failed(const char *path, const char *what) {
+static TRITONSERVER_Error *failed_extraction(const char *path, const char *what) {
         return kit_error(TRITONSERVER_ERROR_INTERNAL, "Failed to extract Python env '%s': %s", path,
                          what);
 }
@@ -147,16 +147,18 @@ static TRITONSERVER_Error *unpack(const struct environments *e, const char *path
         pid_t pid;
 
         if (mkdir(directory, 0700) != 0)
-                return failed(path, strerror(errno));
+                return failed_extraction(path, strerror(errno));
         if (pipe2(pipes, O_CLOEXEC) != 0)
-                return failed(path, strerror(errno));
+                return failed_extraction(path, strerror(errno));
         rc = spawn_script(e, path, directory, pipes[1], &pid);
         (void)close(pipes[1]);
         status = rc == 0 ? wait_for_script(pid, pipes[0], text, sizeof(text)) : 0;
         (void)close(pipes[0]);
         if (rc != 0)
-                return failed(path, strerror(rc));
-        return status == 0 ? NULL : failed(path, *text != '\0' ? text : "the interpreter failed");
+                return failed_extraction(path, strerror(rc));
+        return status == 0
+                       ? NULL
+                       : failed_extraction(path, *text != '\0' ? text : "the interpreter failed");
 }
 
 static struct archive *find_archive(struct environments *e, const char *path,
@@ -178,7 +180,7 @@ static TRITONSERVER_Error *add_archive(struct environments *e, const char *path,
                 return kit_error_no_memory(sizeof(*a), path);
         if (!open_directory(e)) {
                 free(a);
-                return failed(path, strerror(errno));
+                return failed_extraction(path, strerror(errno));
         }
         (void)snprintf(directory, sizeof(directory), "%s/%u", e->directory, e->n_archives++);
         kit_log(TRITONSERVER_LOG_VERBOSE, __FILE__, __LINE__, "Extracting Python execution env %s",
@@ -216,7 +218,7 @@ TRITONSERVER_Error *environments_open(struct environments *e, const char *path,
         }
         canonical = realpath(path, NULL);
         if (canonical == NULL)
-                return failed(path, strerror(errno));
+                return failed_extraction(path, strerror(errno));
         (void)pthread_mutex_lock(&e->lock);
         a = find_archive(e, canonical, &st);
         if (a == NULL)

@@ -31,14 +31,14 @@ TRITONSERVER_Error *instance_unhealthy(const struct instance *in) {
 
 /* ---- the end of a request -------------------------------------------------------------------- */
 
-static void report(struct entry *e, const struct kit_stats *stats, bool is_success) {
+static void report_entry(struct entry *e, const struct kit_stats *stats, bool is_success) {
         if (e->request != NULL)
                 kit_stats_report(stats, e->instance->triton, e->request, is_success);
 }
 
 /* Reports the request and answers it with `err` (the caller's). */
 static void fail_entry(struct entry *e, const struct kit_stats *stats, TRITONSERVER_Error *err) {
-        report(e, stats, false);
+        report_entry(e, stats, false);
         entry_fail(e, err);
         entry_release(e, TRITONSERVER_REQUEST_RELEASE_ALL);
         entry_end(e);
@@ -82,7 +82,7 @@ static void answer_entry(struct entry *e, const struct kit_stats *stats,
                 TRITONSERVER_ErrorDelete(err);
                 return;
         }
-        report(e, stats, error == NULL);
+        report_entry(e, stats, error == NULL);
         e->is_final = true;
         kit_error_log(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL,
                                                  error),
@@ -96,7 +96,7 @@ static void answer_entry(struct entry *e, const struct kit_stats *stats,
 static void reschedule(struct entry *e, const struct kit_stats *stats) {
         TRITONSERVER_Error *err;
 
-        report(e, stats, true);
+        report_entry(e, stats, true);
         if (e->hold != NULL && holds_release(e, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)) {
                 entry_end(e);
                 return;
@@ -120,7 +120,7 @@ static void reschedule(struct entry *e, const struct kit_stats *stats) {
 static void leave_open(struct entry *e, const struct kit_stats *stats, bool is_open) {
         TRITONSERVER_Error *err = NULL;
 
-        report(e, stats, true);
+        report_entry(e, stats, true);
         if (!e->is_final && is_open)
                 err = entry_open(e);
         else if (!e->is_final)
@@ -206,7 +206,7 @@ static void offer_locked(struct instance *in, struct execution *ex) {
 
 /* Wakes the stub after an offer, without the lock: on a shared core the woken thread runs at once,
  * and would have to wait for the lock. */
-static void announce(const struct instance *in, struct session *s) {
+static void announce_offer(const struct instance *in, struct session *s) {
         session_wake_stub(s);
         if (in->model->execute_timeout_ns != 0)
                 session_call_receiver(s); /* the receiver watches the deadline */
@@ -236,7 +236,7 @@ static void free_entries_locked(const struct execution *ex) {
 
 /* Ends an execution. The caller wakes the threads that wait for `changed`. The thread in Execute is
  * woken here, since it may sleep for a message that the receiver has read. */
-static void finish(struct instance *in, struct execution *ex) {
+static void finish_execution(struct instance *in, struct execution *ex) {
         bool is_waited = ex->is_waited;
 
         (void)pthread_mutex_lock(&in->lock);
@@ -454,7 +454,7 @@ static struct execution *run_locked(struct instance *in, struct session *s, stru
         offer_locked(in, ex);
         is_full = !is_waited && !has_room_locked(in);
         (void)pthread_mutex_unlock(&in->lock);
-        announce(in, s);
+        announce_offer(in, s);
         if (is_full)
                 wait_for_room(in);
         return is_waited ? ex : NULL;
@@ -614,7 +614,7 @@ void execution_on_result(struct instance *in, const struct shm_message *message)
         if (ex->block != 0)
                 region_free(&s->region, ex->block);
         return_block(s, message);
-        finish(in, ex);
+        finish_execution(in, ex);
 }
 
 /* ---- senders --------------------------------------------------------------------------------- */
@@ -682,7 +682,7 @@ static void fail_lost(struct instance *in, struct execution *ex) {
         struct kit_stats stats = { .exec_start = ex->begin_ns, .exec_end = kit_clock_ns() };
 
         fail_execution(ex, &stats, instance_unhealthy(in));
-        finish(in, ex);
+        finish_execution(in, ex);
         (void)pthread_cond_broadcast(&in->changed);
 }
 
@@ -750,7 +750,7 @@ void execution_offer_again(struct instance *in) {
                 if (ex == NULL)
                         return;
                 if (!write_requests(in, in->session, ex)) {
-                        finish(in, ex);
+                        finish_execution(in, ex);
                         (void)pthread_cond_broadcast(&in->changed);
                         continue;
                 }
@@ -758,6 +758,6 @@ void execution_offer_again(struct instance *in) {
                 ex->is_taken_back = false;
                 offer_locked(in, ex);
                 (void)pthread_mutex_unlock(&in->lock);
-                announce(in, in->session);
+                announce_offer(in, in->session);
         }
 }

@@ -156,8 +156,8 @@ static TRITONSERVER_Error *list_pieces(const struct held_input *held, const stru
         return NULL;
 }
 
-static TRITONSERVER_Error *fill(const struct hold *hold, const struct kit_input *inputs,
-                                struct NESO_MemoryCopy *copies) {
+static TRITONSERVER_Error *fill_copies(const struct hold *hold, const struct kit_input *inputs,
+                                       struct NESO_MemoryCopy *copies) {
         uint32_t n = 0;
 
         for (uint32_t i = 0; i < hold->n_inputs; i++) {
@@ -180,7 +180,7 @@ TRITONSERVER_Error *hold_fill(const struct hold *hold, const struct kit_input *i
                 many = kit_alloc_array(n, sizeof(*many));
         if (many == NULL)
                 return kit_error_no_memory(n * sizeof(*many), "inputs on a GPU");
-        err = fill(hold, inputs, many);
+        err = fill_copies(hold, inputs, many);
         if (many != few)
                 free(many);
         return err;

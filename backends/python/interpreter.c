@@ -61,7 +61,7 @@ static bool is_variable(const char *entry, const char *name) {
         return strncmp(entry, name, len) == 0 && entry[len] == '=';
 }
 
-static char *join(const char *name, const char *first, const char *rest) {
+static char *join_variable(const char *name, const char *first, const char *rest) {
         const char *separator = rest != NULL && *rest != '\0' ? ":" : "";
         size_t      n = strlen(name) + strlen(first) + (rest != NULL ? strlen(rest) : 0) + 3;
         char       *text = kit_alloc_array(n, 1);
@@ -95,10 +95,10 @@ static bool add_activated(char **environment, size_t n, const char *directory) {
         (void)snprintf(bin, sizeof(bin), "%s/bin", directory);
         (void)snprintf(lib, sizeof(lib), "%s/lib", directory);
         (void)snprintf(prompt, sizeof(prompt), "(%s)", base_name(directory));
-        environment[n] = join("VIRTUAL_ENV", directory, NULL);
-        environment[n + 1] = join("VIRTUAL_ENV_PROMPT", prompt, NULL);
-        environment[n + 2] = join("PATH", bin, getenv("PATH"));
-        environment[n + 3] = join("LD_LIBRARY_PATH", lib, getenv("LD_LIBRARY_PATH"));
+        environment[n] = join_variable("VIRTUAL_ENV", directory, NULL);
+        environment[n + 1] = join_variable("VIRTUAL_ENV_PROMPT", prompt, NULL);
+        environment[n + 2] = join_variable("PATH", bin, getenv("PATH"));
+        environment[n + 3] = join_variable("LD_LIBRARY_PATH", lib, getenv("LD_LIBRARY_PATH"));
         for (size_t i = n; i < n + 4; i++)
                 if (environment[i] == NULL)
                         return false;

@@ -325,7 +325,7 @@ static void *receive(void *userp) {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static TRITONSERVER_Error *describe(struct instance *in) {
+static TRITONSERVER_Error *describe_instance(struct instance *in) {
         TRITONSERVER_InstanceGroupKind kind;
 
         KIT_TRY(TRITONBACKEND_ModelInstanceName(in->triton, &in->name));
@@ -433,7 +433,7 @@ TRITONSERVER_Error *instance_new(TRITONBACKEND_ModelInstance *triton, struct mod
         in->triton = triton;
         in->model = model;
         init(in);
-        err = describe(in);
+        err = describe_instance(in);
         if (err == NULL)
                 err = start_instance(in);
         if (err != NULL) {

@@ -149,9 +149,6 @@ void entry_free_locked(struct entry *e);
 void entry_fail(struct entry *e, TRITONSERVER_Error *err);
 /* Creates the factory for responses that may follow the release. */
 TRITONSERVER_Error *entry_open(struct entry *e);
-/* Ends the calls that are made on behalf of the request when it is cancelled; called with the reader's
- * role. */
-void entry_watch(struct entry *e);
 /* Releases the request; the entry stays until its last response. */
 void entry_release(struct entry *e, uint32_t flags);
 
@@ -174,17 +171,18 @@ void execution_recover(struct instance *in, bool all);
 /* Offers the remaining executions to a new process. */
 void execution_offer_again(struct instance *in);
 
-/* ---- reader.c: messages ---- */
-/* Handles all messages that are there. The caller has the reader's role. */
-void reader_drain(struct instance *in);
+/* ---- reader_role.c: who reads messages ---- */
+/* Waits for the reader's role and takes it; releases it. */
+void reader_enter_locked(struct instance *in);
+void reader_leave_locked(struct instance *in);
 
 /* Returns the memory and the addresses that no block uses to the system, unless a thread writes a request.
  * Returns false when no addresses were returned. The caller has no role and no lock. */
 bool reader_shrink(struct instance *in, struct session *s);
 
-/* Waits for the reader's role and takes it; releases it. */
-void reader_enter_locked(struct instance *in);
-void reader_leave_locked(struct instance *in);
+/* ---- reader.c: messages ---- */
+/* Handles all messages that are there. The caller has the reader's role. */
+void reader_drain(struct instance *in);
 
 /* Waits for the end of an execution and frees it. Takes the role while no other thread has it, so that
  * the result costs one wake-up. */

@@ -9,7 +9,7 @@
 /* Descriptors up to this one have a fixed meaning in the stub, so the memfd gets a higher one. */
 #define LOWEST_FD 16
 
-static TRITONSERVER_Error *failed(const char *what) {
+static TRITONSERVER_Error *failed_region(const char *what) {
         return kit_error(TRITONSERVER_ERROR_INTERNAL,
                          "unable to create the memory that is shared with a Python process: %s: %s",
                          what, strerror(errno));
@@ -19,17 +19,17 @@ static TRITONSERVER_Error *create(struct region *r) {
         int fd = memfd_create("neso_python", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
         if (fd < 0)
-                return failed("memfd_create");
+                return failed_region("memfd_create");
         r->fd = fcntl(fd, F_DUPFD_CLOEXEC, LOWEST_FD);
         (void)close(fd);
         if (r->fd < 0)
-                return failed("fcntl");
+                return failed_region("fcntl");
         if (ftruncate(r->fd, (off_t)SHM_BYTES) != 0)
-                return failed("ftruncate");
+                return failed_region("ftruncate");
         if (fcntl(r->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-                return failed("fcntl");
+                return failed_region("fcntl");
         if (fallocate(r->fd, FALLOC_FL_KEEP_SIZE, 0, SHM_HEADER_BYTES) != 0)
-                return failed("fallocate");
+                return failed_region("fallocate");
         return NULL;
 }
 
@@ -40,7 +40,7 @@ TRITONSERVER_Error *region_open(struct region *r, const struct region_options *o
         r->fd = -1;
         err = create(r);
         if (err == NULL && !shm_map_open(&r->map, r->fd))
-                err = failed("mmap");
+                err = failed_region("mmap");
         if (err != NULL) {
                 if (r->fd >= 0)
                         (void)close(r->fd);

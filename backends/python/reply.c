@@ -21,7 +21,7 @@ bool reply_open(struct session *s, const struct shm_message *message, struct shm
         return true;
 }
 
-static void push(struct session *s, const struct reply_to *to, uint32_t block) {
+static void push_reply(struct session *s, const struct reply_to *to, uint32_t block) {
         struct shm_call  *call = region_block(&s->region, to->call);
         struct shm_reply *reply = region_block(&s->region, block);
         _Atomic uint32_t *list = to->is_async ? &s->region.header->async_replies : &call->replies;
@@ -36,14 +36,14 @@ void reply_push(struct session *s, struct reply_to *to, uint32_t block, bool is_
 
         reply->number = to->n_replies++;
         reply->is_last = reply->is_end = is_last;
-        push(s, to, block);
+        push_reply(s, to, block);
 }
 
 void reply_push_early(struct session *s, const struct reply_to *to, uint32_t block) {
         struct shm_reply *reply = region_block(&s->region, block);
 
         reply->is_end = true;
-        push(s, to, block);
+        push_reply(s, to, block);
 }
 
 void reply_text(struct session *s, struct reply_to *to, uint32_t code, const char *text,

@@ -150,7 +150,7 @@ static size_t text_bytes(const char *text) {
         return text != NULL ? strlen(text) : 0;
 }
 
-static bool measure(struct plan *plan) {
+static bool measure_request(struct plan *plan) {
         size_t n = sizeof(struct shm_request);
         bool   fits = add_size(&n, plan->n_inputs * sizeof(struct shm_tensor)) &&
                     add_size(&n, plan->n_outputs * sizeof(uint32_t)) &&
@@ -181,7 +181,7 @@ static TRITONSERVER_Error *make_plan(struct plan *plan) {
         KIT_TRY(TRITONBACKEND_RequestOutputCount(plan->request, &plan->n_outputs));
         KIT_TRY(read_identity(plan));
         KIT_TRY(print_parameters(plan));
-        if (!measure(plan))
+        if (!measure_request(plan))
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG, "the request is too large");
         return NULL;
 }
@@ -194,7 +194,7 @@ struct writer {
         uint64_t       place; /* block number of `base` in the region */
 };
 
-static uint32_t reserve(struct writer *w, size_t n_bytes) {
+static uint32_t reserve_bytes(struct writer *w, size_t n_bytes) {
         size_t at = w->at;
 
         w->at = (at + n_bytes + 7) & ~(size_t)7;
@@ -205,7 +205,7 @@ static struct shm_text put_text(struct writer *w, const char *text, size_t len) 
         struct shm_text put = { 0, (uint32_t)len };
 
         if (len > 0) {
-                put.at = reserve(w, len);
+                put.at = reserve_bytes(w, len);
                 memcpy(w->base + put.at, text, len);
         }
         return put;
@@ -225,7 +225,7 @@ static void put_input(struct writer *w, const struct plan *plan, uint32_t i,
         };
         if (tensor->name_index == SHM_NO_INDEX)
                 tensor->name = put_text(w, input->name, strlen(input->name));
-        tensor->dims = reserve(w, n_dims_bytes);
+        tensor->dims = reserve_bytes(w, n_dims_bytes);
         memcpy(w->base + tensor->dims, input->shape, n_dims_bytes);
 }
 
@@ -262,7 +262,7 @@ static TRITONSERVER_Error *put_outputs(struct writer *w, const struct plan *plan
                 record->n_outputs = SHM_NO_INDEX;
                 return NULL;
         }
-        record->outputs = reserve(w, plan->n_outputs * sizeof(uint32_t));
+        record->outputs = reserve_bytes(w, plan->n_outputs * sizeof(uint32_t));
         outputs = (uint32_t *)(void *)(w->base + record->outputs);
         for (uint32_t i = 0; i < plan->n_outputs; i++) {
                 const char *name;
@@ -276,11 +276,11 @@ static TRITONSERVER_Error *put_outputs(struct writer *w, const struct plan *plan
         return NULL;
 }
 
-static TRITONSERVER_Error *put(struct writer *w, const struct plan *plan) {
+static TRITONSERVER_Error *put_request(struct writer *w, const struct plan *plan) {
         struct shm_request *record = (struct shm_request *)(void *)w->base;
         struct shm_tensor  *tensors;
 
-        (void)reserve(w, sizeof(*record));
+        (void)reserve_bytes(w, sizeof(*record));
         *record = (struct shm_request){ .handle = plan->handle,
                                         .n_inputs = plan->n_inputs,
                                         .correlation = plan->correlation,
@@ -290,7 +290,7 @@ static TRITONSERVER_Error *put(struct writer *w, const struct plan *plan) {
         KIT_TRY(TRITONBACKEND_RequestFlags(plan->request, &record->flags));
         KIT_TRY(TRITONBACKEND_InferenceRequestTimeoutMicroseconds(plan->request,
                                                                   &record->timeout_us));
-        record->inputs = reserve(w, plan->n_inputs * sizeof(*tensors));
+        record->inputs = reserve_bytes(w, plan->n_inputs * sizeof(*tensors));
         tensors = (struct shm_tensor *)(void *)(w->base + record->inputs);
         KIT_TRY(put_outputs(w, plan, record));
         record->id = put_text(w, plan->id, text_bytes(plan->id));
@@ -335,7 +335,7 @@ TRITONSERVER_Error *request_write(const struct model *model, TRITONBACKEND_Reque
                 struct writer w = { .base = region_block(region, block),
                                     .place = (uint64_t)block * SHM_BLOCK };
 
-                err = put(&w, &plan);
+                err = put_request(&w, &plan);
                 if (err != NULL)
                         region_free(region, block);
         }

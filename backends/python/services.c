@@ -402,8 +402,8 @@ static TRITONSERVER_Error *ready(struct instance *in, const struct kit_json_valu
         return NULL;
 }
 
-static TRITONSERVER_Error *answer(struct instance *in, const char *what,
-                                  const struct kit_json_value *ask, struct outcome *out) {
+static TRITONSERVER_Error *answer_service(struct instance *in, const char *what,
+                                          const struct kit_json_value *ask, struct outcome *out) {
         if (strcmp(what, "family_new") == 0)
                 return family_new(in, ask, out);
         if (strcmp(what, "family_delete") == 0)
@@ -432,7 +432,7 @@ void services_answer(struct instance *in, const char *json, size_t len, struct r
                 return;
         }
         if (out.err == NULL)
-                out.err = answer(in, what, kit_json_root(doc), &out);
+                out.err = answer_service(in, what, kit_json_root(doc), &out);
         if (out.err != NULL)
                 reply_error(in->session, to, out.err);
         else

@@ -101,7 +101,7 @@ static uint32_t add_segment(struct shm_area *area, uint32_t n_units) {
         return i;
 }
 
-static uint32_t grow(struct shm_area *area, uint32_t needed) {
+static uint32_t grow_area(struct shm_area *area, uint32_t needed) {
         uint32_t n = usual_units(area, needed), i;
 
         forget_gone(area);
@@ -118,7 +118,7 @@ uint32_t shm_area_alloc(struct shm_area *area, uint64_t n_bytes, uint32_t *ret_s
         if (block != 0 || shm_heap_has_room(&area->heap, n_bytes) ||
             !shm_heap_may_commit(&area->heap, (uint64_t)shm_heap_units(n_bytes) * SHM_UNIT))
                 return block;
-        *ret_segment = grow(area, shm_heap_units(n_bytes));
+        *ret_segment = grow_area(area, shm_heap_units(n_bytes));
         return *ret_segment != SHM_NO_INDEX ? shm_heap_alloc(&area->heap, n_bytes) : 0;
 }
 

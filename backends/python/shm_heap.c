@@ -470,7 +470,7 @@ uint32_t shm_heap_add(struct shm_heap *heap, uint32_t n) {
 }
 
 /* Holds what begins at unit i, when it is free. Returns its number of units. */
-static uint32_t hold(struct shm_heap *heap, uint32_t i) {
+static uint32_t hold_units(struct shm_heap *heap, uint32_t i) {
         struct shm_unit *u = unit(heap, i);
         uint32_t         n = u->kind == UNIT_SMALL ? 1 : u->n;
 
@@ -490,7 +490,7 @@ void shm_heap_close(struct shm_heap *heap, uint32_t segment) {
         struct shm_segment *s = &heap->segments[segment];
 
         for (uint32_t i = s->first; i < s->first + s->n;)
-                i += hold(heap, i);
+                i += hold_units(heap, i);
         for (uint32_t i = s->first; i < s->first + s->n; i++)
                 unit(heap, i)->is_closed = true;
         s->state = SEGMENT_CLOSED;

@@ -59,8 +59,8 @@ static bool wait_for_answer(struct session *s, uint32_t question) {
         }
 }
 
-static TRITONSERVER_Error *print(struct session *s, uint64_t executing_ms,
-                                 TRITONSERVER_Message **ret) {
+static TRITONSERVER_Error *print_stacks(struct session *s, uint64_t executing_ms,
+                                        TRITONSERVER_Message **ret) {
         struct shm_header  *h = s->region.header;
         struct kit_text     json = { 0 };
         uint32_t            n = atomic_load(&h->stacks_bytes);
@@ -131,7 +131,7 @@ TRITONSERVER_Error *stacks_ask(struct instance *in, TRITONSERVER_Message **ret) 
         (void)pthread_mutex_unlock(&in->lock);
         if (s == NULL)
                 return instance_unhealthy(in);
-        err = wait_for_answer(s, question) ? print(s, executing_ms, ret) : no_answer(in, s);
+        err = wait_for_answer(s, question) ? print_stacks(s, executing_ms, ret) : no_answer(in, s);
         (void)pthread_mutex_lock(&in->lock);
         in->is_writing_stacks = false;
         (void)pthread_cond_broadcast(&in->changed);

@@ -111,8 +111,8 @@ static int open_pidfd(pid_t pid) {
 }
 
 /* Sets the descriptors, the process group and the signals of the new process. */
-static int describe(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes, int control,
-                    int memory_fd) {
+static int describe_process(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes,
+                            int control, int memory_fd) {
         sigset_t all, none;
         int      rc = posix_spawn_file_actions_adddup2(files, control, SHM_CONTROL_FD);
 
@@ -135,8 +135,8 @@ static int describe(posix_spawn_file_actions_t *files, posix_spawnattr_t *attrib
         return rc;
 }
 
-static int spawn(struct stub_process *process, const struct stub_process_options *options,
-                 int control) {
+static int spawn_stub(struct stub_process *process, const struct stub_process_options *options,
+                      int control) {
         posix_spawn_file_actions_t files;
         posix_spawnattr_t          attributes;
         int                        rc;
@@ -147,7 +147,7 @@ static int spawn(struct stub_process *process, const struct stub_process_options
                 (void)posix_spawn_file_actions_destroy(&files);
                 return ENOMEM;
         }
-        rc = describe(&files, &attributes, control, options->memory_fd);
+        rc = describe_process(&files, &attributes, control, options->memory_fd);
         if (rc == 0)
                 rc = posix_spawn(&process->pid, options->program, &files, &attributes,
                                  options->arguments, options->environment);
@@ -165,7 +165,7 @@ TRITONSERVER_Error *stub_process_start(struct stub_process *process, struct reap
                 return kit_error(TRITONSERVER_ERROR_INTERNAL, "unable to create a socket: %s",
                                  strerror(errno));
         sockets[1] = move_up(sockets[1]);
-        rc = spawn(process, options, sockets[1]);
+        rc = spawn_stub(process, options, sockets[1]);
         (void)close(sockets[1]);
         process->control = sockets[0];
         if (rc != 0) {

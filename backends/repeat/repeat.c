@@ -113,8 +113,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
 
 /* ---- responses ---- */
 
-static TRITONSERVER_Error *put(TRITONBACKEND_Response *response, const char *name,
-                               TRITONSERVER_DataType type, const void *value) {
+static TRITONSERVER_Error *put_element(TRITONBACKEND_Response *response, const char *name,
+                                       TRITONSERVER_DataType type, const void *value) {
         static const int64_t one = 1;
         struct kit_output    output = { .name = name, .type = type, .shape = &one, .n_dims = 1 };
         void                *out;
@@ -124,12 +124,12 @@ static TRITONSERVER_Error *put(TRITONBACKEND_Response *response, const char *nam
         return NULL;
 }
 
-static TRITONSERVER_Error *fill(struct job *job, uint32_t i) {
+static TRITONSERVER_Error *fill_response(struct job *job, uint32_t i) {
         TRITONBACKEND_Response *response = job->stream.response;
 
         if (job->wants_out)
-                KIT_TRY(put(response, "OUT", TRITONSERVER_TYPE_INT32, &job->values[i]));
-        return job->wants_idx ? put(response, "IDX", TRITONSERVER_TYPE_UINT32, &i) : NULL;
+                KIT_TRY(put_element(response, "OUT", TRITONSERVER_TYPE_INT32, &job->values[i]));
+        return job->wants_idx ? put_element(response, "IDX", TRITONSERVER_TYPE_UINT32, &i) : NULL;
 }
 
 static void free_job(struct job *job) {
@@ -138,13 +138,13 @@ static void free_job(struct job *job) {
         free(job);
 }
 
-static TRITONSERVER_Error *respond(struct job *job) {
+static TRITONSERVER_Error *respond_next(struct job *job) {
         size_t i = job->n_sent++;
 
         job->next_ns = 0;
         KIT_TRY(kit_stream_respond(&job->stream));
         kit_stream_outputs(&job->stream);
-        return kit_stream_send(&job->stream, fill(job, i));
+        return kit_stream_send(&job->stream, fill_response(job, i));
 }
 
 static enum kit_job_state end_job(struct job *job) {
@@ -188,7 +188,7 @@ static enum kit_job_state run_job(struct kit_job *base) {
                         return KIT_JOB_LATER;
                 if (!kit_stream_may_respond(&job->stream, on_room, base))
                         return KIT_JOB_WAITS;
-                err = respond(job);
+                err = respond_next(job);
                 kit_error_log(err, "failed to respond");
                 if (err != NULL)
                         return end_job(job);

@@ -99,7 +99,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
 
 /* ---- responses ---- */
 
-static TRITONSERVER_Error *fill(struct job *job) {
+static TRITONSERVER_Error *fill_output(struct job *job) {
         static const int64_t one = 1;
         struct kit_output    output = {
                    .name = "OUT", .type = TRITONSERVER_TYPE_INT32, .shape = &one, .n_dims = 1
@@ -113,10 +113,10 @@ static TRITONSERVER_Error *fill(struct job *job) {
         return NULL;
 }
 
-static TRITONSERVER_Error *respond(struct job *job) {
+static TRITONSERVER_Error *respond_once(struct job *job) {
         KIT_TRY(kit_stream_respond(&job->stream));
         kit_stream_outputs(&job->stream);
-        return kit_stream_send(&job->stream, fill(job));
+        return kit_stream_send(&job->stream, fill_output(job));
 }
 
 static enum kit_job_state end_job(struct job *job) {
@@ -144,7 +144,7 @@ static enum kit_job_state run_job(struct kit_job *base) {
                 if (!kit_stream_may_respond(&job->stream, on_room, base))
                         return KIT_JOB_WAITS;
                 job->n_sent++;
-                err = respond(job);
+                err = respond_once(job);
                 kit_error_log(err, "failed to respond");
                 if (err != NULL)
                         return end_job(job);

@@ -75,8 +75,8 @@ static TRITONSERVER_Error *read_wishes(TRITONBACKEND_Request *request, struct wi
 }
 
 /* Reports one activity of the given name with `suffix`. */
-static TRITONSERVER_Error *report(TRITONBACKEND_Request *request, const struct wishes *wishes,
-                                  const char *suffix) {
+static TRITONSERVER_Error *report_activity(TRITONBACKEND_Request *request,
+                                           const struct wishes *wishes, const char *suffix) {
         TRITONSERVER_InferenceTrace *trace;
         TRITONSERVER_Error          *err;
         char                        *name;
@@ -265,7 +265,7 @@ static TRITONSERVER_Error *step_states(struct answer *answer, const struct wishe
                                    wishes->keeps_state, &answer->addresses);
 }
 
-static TRITONSERVER_Error *fill(const struct answer *answer) {
+static TRITONSERVER_Error *fill_answer(const struct answer *answer) {
         const struct testing_instance *instance = answer->execution->instance;
         const struct kit_model        *kit = &instance->model->kit;
 
@@ -288,7 +288,7 @@ static TRITONSERVER_Error *fill(const struct answer *answer) {
 /* The request still reads the old values while the new ones exist. */
 static TRITONSERVER_Error *fill_with_states(struct answer *answer, const struct wishes *wishes) {
         KIT_TRY(step_states(answer, wishes));
-        return fill(answer);
+        return fill_answer(answer);
 }
 
 TRITONSERVER_Error *testing_answer(const struct testing_execution *execution,
@@ -302,12 +302,12 @@ TRITONSERVER_Error *testing_answer(const struct testing_execution *execution,
         };
 
         KIT_TRY(read_wishes(slot->request, &wishes));
-        KIT_TRY(report(slot->request, &wishes, "_START"));
+        KIT_TRY(report_activity(slot->request, &wishes, "_START"));
         testing_sleep_ms(wishes.delay_ms);
         if (wishes.fail != NULL)
                 return kit_error(wishes.fail_code, "%s", wishes.fail);
         KIT_TRY(fill_with_states(&answer, &wishes));
-        return report(slot->request, &wishes, "_END");
+        return report_activity(slot->request, &wishes, "_END");
 }
 
 static TRITONSERVER_Error *send_one(TRITONBACKEND_ResponseFactory *factory, struct answer *answer,
@@ -319,7 +319,7 @@ static TRITONSERVER_Error *send_one(TRITONBACKEND_ResponseFactory *factory, stru
         if (wishes->fail != NULL && wishes->fail_at == answer->index)
                 err = kit_error(wishes->fail_code, "%s", wishes->fail);
         else
-                err = fill(answer);
+                err = fill_answer(answer);
         sent = TRITONBACKEND_ResponseSend(answer->response, 0, err);
         if (err != NULL)
                 TRITONSERVER_ErrorDelete(err);
@@ -385,7 +385,7 @@ TRITONSERVER_Error *testing_answer_step(const struct testing_execution *executio
         TRITONSERVER_Error *err, *sent;
 
         KIT_TRY(TRITONBACKEND_ResponseNew(&answer.response, request));
-        err = fill(&answer);
+        err = fill_answer(&answer);
         sent = TRITONBACKEND_ResponseSend(answer.response,
                                           is_last ? TRITONSERVER_RESPONSE_COMPLETE_FINAL : 0, err);
         if (err != NULL)

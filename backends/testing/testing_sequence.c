@@ -168,8 +168,8 @@ static TRITONSERVER_Error *make(TRITONBACKEND_Request *request, const struct ste
         return NULL;
 }
 
-static TRITONSERVER_Error *finish(const struct step *s, TRITONBACKEND_State *state,
-                                  const struct testing_buffer *buffer) {
+static TRITONSERVER_Error *finish_state(const struct step *s, TRITONBACKEND_State *state,
+                                        const struct testing_buffer *buffer) {
         KIT_TRY(testing_put(s->instance, buffer));
         return s->is_left ? NULL : TRITONBACKEND_StateUpdate(state);
 }
@@ -193,7 +193,7 @@ static TRITONSERVER_Error *step_numbers(TRITONBACKEND_Request *request, const st
                         old += s->value;
                 memcpy((char *)buffer.bytes + i * sizeof(old), &old, sizeof(old));
         }
-        return finish(s, state, &buffer);
+        return finish_state(s, state, &buffer);
 }
 
 /* Appends the number and a semicolon to each text. */
@@ -216,7 +216,7 @@ static TRITONSERVER_Error *put_texts(TRITONBACKEND_Request *request, const struc
         n_bytes = kit_string_list_size(texts, s->n_elements);
         KIT_TRY(make(request, s, s->old.shape, n_bytes, &state, &buffer));
         kit_string_list_encode(texts, s->n_elements, buffer.bytes);
-        return finish(s, state, &buffer);
+        return finish_state(s, state, &buffer);
 }
 
 static TRITONSERVER_Error *step_texts(TRITONBACKEND_Request *request, const struct step *s) {

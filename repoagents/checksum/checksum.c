@@ -146,7 +146,7 @@ static const char *add_file(EVP_MD_CTX *state, int fd) {
         return NULL;
 }
 
-static const char *finish(const struct digest_kind *kind, EVP_MD_CTX *state, char *ret) {
+static const char *print_digest(const struct digest_kind *kind, EVP_MD_CTX *state, char *ret) {
         unsigned char bytes[EVP_MAX_MD_SIZE];
         unsigned      n_bytes = 0;
 
@@ -170,7 +170,7 @@ static const char *read_digest(const struct digest_kind *kind, int fd, char ret[
         if (why == NULL)
                 why = add_file(state, fd);
         if (why == NULL)
-                why = finish(kind, state, ret);
+                why = print_digest(kind, state, ret);
         EVP_MD_CTX_free(state);
         EVP_MD_free(digest);
         return why;
@@ -178,8 +178,8 @@ static const char *read_digest(const struct digest_kind *kind, int fd, char ret[
 
 /* ---- one parameter --------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *compare(const struct digest_kind *kind, const char *directory,
-                                   const char *file, const char *expected) {
+static TRITONSERVER_Error *compare_digest(const struct digest_kind *kind, const char *directory,
+                                          const char *file, const char *expected) {
         char        found[DIGEST_MAX_TEXT];
         const char *why;
         int         fd;
@@ -195,7 +195,8 @@ static TRITONSERVER_Error *compare(const struct digest_kind *kind, const char *d
         return NULL;
 }
 
-static TRITONSERVER_Error *check(const char *directory, const char *name, const char *value) {
+static TRITONSERVER_Error *check_parameter(const char *directory, const char *name,
+                                           const char *value) {
         const char               *colon = strchr(name, ':');
         const struct digest_kind *kind;
 
@@ -209,7 +210,7 @@ static TRITONSERVER_Error *check(const char *directory, const char *name, const 
                 return refusal("parameter '%s': the value '%s' is no %s digest of %zu hexadecimal "
                                "digits",
                                name, value, kind->name, kind->n_digits);
-        return compare(kind, directory, colon + 1, value);
+        return compare_digest(kind, directory, colon + 1, value);
 }
 
 static TRITONSERVER_Error *check_all(TRITONREPOAGENT_Agent      *agent,
@@ -225,7 +226,7 @@ static TRITONSERVER_Error *check_all(TRITONREPOAGENT_Agent      *agent,
         TRY(TRITONREPOAGENT_ModelParameterCount(agent, model, &n));
         for (uint32_t i = 0; i < n; i++) {
                 TRY(TRITONREPOAGENT_ModelParameter(agent, model, i, &name, &value));
-                TRY(check(directory, name, value));
+                TRY(check_parameter(directory, name, value));
         }
         return NULL;
 }

@@ -35,8 +35,8 @@ static struct error *call_execute(struct backend_instance *in, struct request **
                                                                  n);
 }
 
-static struct error *call(struct backend_instance *in, backend_instance_fn function,
-                          const char *name) {
+static struct error *call_instance(struct backend_instance *in, backend_instance_fn function,
+                                   const char *name) {
         TRY(enter_device(in));
         PLUGIN_CALL(&in->model->place, name);
 
@@ -119,7 +119,7 @@ static bool is_ready(struct executor *e) {
 
         if (ready == NULL)
                 return true;
-        err = call(in, ready, "TRITONBACKEND_ModelInstanceReady");
+        err = call_instance(in, ready, "TRITONBACKEND_ModelInstanceReady");
         return err == NULL;
 }
 
@@ -214,7 +214,7 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
         err = message_new_parsed(o->host_policy_json, &in->host_policy);
         in->is_started = err == NULL;
         if (err == NULL && initialise != NULL)
-                err = call(in, initialise, "TRITONBACKEND_ModelInstanceInitialize");
+                err = call_instance(in, initialise, "TRITONBACKEND_ModelInstanceInitialize");
         if (err == NULL)
                 err = ask_batch_range(in, o->member);
         if (err != NULL) {
@@ -238,7 +238,7 @@ void backend_instance_free(struct backend_instance *in) {
         backend_instance_fn finalise = in->model->backend->entry.instance_finalize;
 
         if (in->is_started && finalise != NULL) {
-                AUTO_ERROR err = call(in, finalise, "TRITONBACKEND_ModelInstanceFinalize");
+                AUTO_ERROR err = call_instance(in, finalise, "TRITONBACKEND_ModelInstanceFinalize");
 
                 if (err != NULL)
                         log_error("failed to finalize instance '%s' of model '%s': %s", in->name,

@@ -7,7 +7,8 @@
 #include "gpu/gpu.h"
 
 /* A model with instances on GPUs is called with the first of them as the current device. */
-static struct error *call(struct backend_model *m, backend_model_fn function, const char *name) {
+static struct error *call_model(struct backend_model *m, backend_model_fn function,
+                                const char *name) {
         if (m->backend->gpus != NULL && m->device != GPU_HOST)
                 TRY(gpu_enter(m->backend->gpus, m->device));
         PLUGIN_CALL(&m->place, name);
@@ -26,15 +27,15 @@ struct error *backend_model_start(struct backend_model *m) {
         if (initialise == NULL)
                 return NULL;
         m->is_initialising = true;
-        err = call(m, initialise, "TRITONBACKEND_ModelInitialize");
+        err = call_model(m, initialise, "TRITONBACKEND_ModelInitialize");
         m->is_initialising = false;
         return err;
 }
 
 void backend_model_stop(struct backend_model *m) {
         if (m->is_started && m->backend->entry.model_finalize != NULL) {
-                AUTO_ERROR err =
-                        call(m, m->backend->entry.model_finalize, "TRITONBACKEND_ModelFinalize");
+                AUTO_ERROR err = call_model(m, m->backend->entry.model_finalize,
+                                            "TRITONBACKEND_ModelFinalize");
 
                 if (err != NULL)
                         log_error("backend '%s' failed to finalize model '%s' version %lld: %s",

@@ -179,7 +179,7 @@ static struct buf *allocate_buf(size_t cap, uint32_t size_class) {
         return b;
 }
 
-static void begin(struct buf *b, struct buf_pool *pool, struct byte_budget *budget) {
+static void init_buf(struct buf *b, struct buf_pool *pool, struct byte_budget *budget) {
         ref_init(&b->ref);
         b->pool = pool;
         b->next_free = NULL;
@@ -208,7 +208,7 @@ static struct buf *new_alone(struct byte_budget *budget, size_t cap) {
                 return NULL;
         b = allocate_buf(cap, BUF_CLASSES);
         if (b != NULL)
-                begin(b, NULL, budget);
+                init_buf(b, NULL, budget);
         else
                 give(budget, cost_of(cap));
         return b;
@@ -238,14 +238,14 @@ struct buf *buf_new_holding(struct byte_budget *budget, size_t   n_bytes,
                         byte_budget_give(budget, n_bytes);
                 return NULL;
         }
-        begin(b, NULL, budget);
+        init_buf(b, NULL, budget);
         b->len = n_bytes;
         *(struct held *)b->bytes = (struct held){ release, object };
         return b;
 }
 
 static struct buf *lend(struct buf_pool *pool, struct buf *b) {
-        begin(b, pool, NULL);
+        init_buf(b, pool, NULL);
         ref_get(&pool->ref);
         return b;
 }
@@ -288,7 +288,7 @@ static struct buf *map_new(struct byte_budget *budget, size_t cap) {
         }
         b->cap = cap;
         b->size_class = BUF_MAPPED;
-        begin(b, NULL, budget);
+        init_buf(b, NULL, budget);
         return b;
 }
 

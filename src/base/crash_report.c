@@ -54,7 +54,7 @@ static void add_number(struct line *l, uint64_t value, unsigned base, char memor
         add_text(l, at);
 }
 
-static void report(const struct fatal *f, const siginfo_t *why) {
+static void report_crash(const struct fatal *f, const siginfo_t *why) {
         const struct plugin_call *call = &plugin_call_now;
         char        address[NUMBER_BYTES], version[NUMBER_BYTES], thread[NUMBER_BYTES];
         struct line l = { .n = 0 };
@@ -101,7 +101,7 @@ static void on_fatal(int number, siginfo_t *why, void *where) {
         for (size_t i = 0; i < ARRAY_LEN(fatals); i++) {
                 if (fatals[i].number != number)
                         continue;
-                report(&fatals[i], why);
+                report_crash(&fatals[i], why);
                 sigaction(number, &fatals[i].before, NULL);
         }
         /* The faulting instruction runs again and raises the signal for the earlier handler. */

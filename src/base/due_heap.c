@@ -11,7 +11,7 @@ void due_heap_done(struct due_heap *h) {
         free(h->dues);
 }
 
-static void place(struct due_heap *h, size_t at, struct due *d) {
+static void place_due(struct due_heap *h, size_t at, struct due *d) {
         h->dues[at] = d;
         d->at = at;
 }
@@ -22,10 +22,10 @@ static void sift_up(struct due_heap *h, size_t at, struct due *d) {
 
                 if (h->dues[parent]->due_ns <= d->due_ns)
                         break;
-                place(h, at, h->dues[parent]);
+                place_due(h, at, h->dues[parent]);
                 at = parent;
         }
-        place(h, at, d);
+        place_due(h, at, d);
 }
 
 static void sift_down(struct due_heap *h, size_t at, struct due *d) {
@@ -38,10 +38,10 @@ static void sift_down(struct due_heap *h, size_t at, struct due *d) {
                         child++;
                 if (h->dues[child]->due_ns >= d->due_ns)
                         break;
-                place(h, at, h->dues[child]);
+                place_due(h, at, h->dues[child]);
                 at = child;
         }
-        place(h, at, d);
+        place_due(h, at, d);
 }
 
 bool due_heap_push(struct due_heap *h, struct due *d) {

@@ -136,7 +136,7 @@ static NOINLINE bool sleep_on(_Atomic uint32_t *word, uint32_t value, uint64_t d
 }
 
 /* The word may be freed by now: then no thread sleeps on it, or one wakes without a reason. */
-static NOINLINE void wake(_Atomic uint32_t *word, int n) {
+static NOINLINE void wake_futex(_Atomic uint32_t *word, int n) {
         int kept = errno;
 
         syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n);
@@ -177,7 +177,7 @@ static inline void lock(struct mutex *m) {
 
 static inline void unlock(struct mutex *m) {
         if (atomic_exchange_explicit(&m->state, MUTEX_FREE, memory_order_release) == MUTEX_WANTED)
-                wake(&m->state, 1);
+                wake_futex(&m->state, 1);
 }
 
 void mutex_lock(struct mutex *m) {
@@ -209,7 +209,7 @@ void cond_done(struct cond *c) {
 /* Ordered after the change of n_unsignalled: a thread that reads the new number counts itself after it. */
 static void wake_waiting(struct cond *c, int n) {
         atomic_fetch_add_explicit(&c->n_signals, 1, memory_order_release);
-        wake(&c->n_signals, n);
+        wake_futex(&c->n_signals, n);
 }
 
 /* A thread that waits has counted itself before it released the mutex, and the caller has held that since. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/mem.h"
 
-#include "base/heap_end.h"
 #include "base/reserve.h"
 
 #include <malloc.h>
@@ -221,5 +220,4 @@ void mem_trim(void) {
 #ifdef __GLIBC__
         malloc_trim(0);
 #endif
-        heap_end_trim();
 }

@@ -35,8 +35,8 @@ void *try_realloc(void *old, size_t size)
 /* try_* variant of mem_aligned_alloc(). */
 void *try_aligned_alloc(size_t alignment, size_t size) NODISCARD;
 
-/* Returns freed memory to the system, which free() alone rarely does: of all threads what lies between blocks, of the
- * calling thread its heap's end, too (base/heap_end.h). It walks all freed memory with the allocator's locks held: call
+/* Returns freed memory to the system, which free() alone rarely does: what lies between blocks, of all threads; the end
+ * of a heap is for heap_end_trim() (base/heap_end.h). It walks all freed memory with the allocator's locks held: call
  * it when the server is idle. */
 void mem_trim(void);
 

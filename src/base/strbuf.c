@@ -36,7 +36,7 @@ char *strbuf_take(struct strbuf *b) {
         return text;
 }
 
-static NOINLINE bool grow(struct strbuf *b, size_t extra) {
+static NOINLINE bool grow_strbuf(struct strbuf *b, size_t extra) {
         const size_t max = strbuf_max(b);
         size_t       needed, cap;
         char        *memory;
@@ -63,7 +63,7 @@ bool strbuf_reserve(struct strbuf *b, size_t extra) {
         /* cap counts the NUL, so cap - len - 1 bytes are free. */
         if (b->cap > 0 && extra <= b->cap - b->len - 1)
                 return true;
-        if (grow(b, extra))
+        if (grow_strbuf(b, extra))
                 return true;
         b->overflowed = true;
         b->no_memory = extra <= strbuf_max(b) - b->len;

@@ -23,7 +23,7 @@ struct timer_thread {
 /* The calling thread's timer thread, if it is one: to detect a cancel from within a callback. */
 static _Thread_local struct timer_thread *this_timer_thread;
 
-static void place(struct timer_thread *tt, size_t at, struct timer *t) {
+static void place_timer(struct timer_thread *tt, size_t at, struct timer *t) {
         tt->heap[at] = t;
         t->heap_at = at;
 }
@@ -34,10 +34,10 @@ static void sift_up(struct timer_thread *tt, size_t at, struct timer *t) {
 
                 if (tt->heap[parent]->due_ns <= t->due_ns)
                         break;
-                place(tt, at, tt->heap[parent]);
+                place_timer(tt, at, tt->heap[parent]);
                 at = parent;
         }
-        place(tt, at, t);
+        place_timer(tt, at, t);
 }
 
 static void sift_down(struct timer_thread *tt, size_t at, struct timer *t) {
@@ -51,10 +51,10 @@ static void sift_down(struct timer_thread *tt, size_t at, struct timer *t) {
                         child++;
                 if (t->due_ns <= tt->heap[child]->due_ns)
                         break;
-                place(tt, at, tt->heap[child]);
+                place_timer(tt, at, tt->heap[child]);
                 at = child;
         }
-        place(tt, at, t);
+        place_timer(tt, at, t);
 }
 
 /* Puts `t` where position `at` is empty. */

@@ -17,7 +17,7 @@ void cache_entry_done(struct cache_entry *e) {
                 free(e->buffers);
 }
 
-static struct error *grow(struct cache_entry *e) {
+static struct error *grow_outputs(struct cache_entry *e) {
         size_t               cap = e->cap_buffers * 2;
         struct cache_buffer *buffers;
 
@@ -38,7 +38,7 @@ static struct error *grow(struct cache_entry *e) {
 struct error *cache_entry_add(struct cache_entry *e, void *base,
                               const struct buffer_attributes *attributes) {
         if (e->n_buffers == e->cap_buffers)
-                TRY(grow(e));
+                TRY(grow_outputs(e));
         e->buffers[e->n_buffers++] = (struct cache_buffer){ base, *attributes };
         return NULL;
 }

@@ -31,7 +31,7 @@ static struct error *submit_cached(struct scheduler *s, struct request *req) {
         return err;
 }
 
-static void cancel(struct scheduler *s, struct request *req) {
+static void cancel_cached(struct scheduler *s, struct request *req) {
         struct scheduler *inner = self(s)->inner;
 
         inner->ops->cancel(inner, req);
@@ -78,7 +78,7 @@ static void free_both(struct scheduler *s) {
 struct scheduler *cached_scheduler_new(struct response_cache *cache, struct scheduler *inner) {
         static const struct scheduler_ops all = {
                 .submit = submit_cached,
-                .cancel = cancel,
+                .cancel = cancel_cached,
                 .released = released,
                 .add_executor = add_executor,
                 .remove_executor = remove_executor,

@@ -126,7 +126,7 @@ static void look_at(const char *url, const char *name, struct candidates *c) {
         c->ensemble = mem_strdup(name);
 }
 
-static struct error *choose(const char *url, const struct candidates *c, char **ret) {
+static struct error *choose_model(const char *url, const struct candidates *c, char **ret) {
         if (c->n_models == 0)
                 *ret = mem_strdup("."); /* the core recognises further forms, and has the errors */
         else if (c->n_models == 1)
@@ -153,7 +153,7 @@ static struct error *find_directory(const char *url, char **ret) {
         TRY(dir_list_read_directories(url, &list));
         for (size_t i = 0; i < list.n_names; i++)
                 look_at(url, list.names[i], &c);
-        err = choose(url, &c, ret);
+        err = choose_model(url, &c, ret);
         dir_list_done(&list);
         candidates_done(&c);
         return err;

@@ -123,7 +123,7 @@ static void on_done_mail(struct mail *m) {
         finish_call(CONTAINER_OF(m, struct infer_call, done_mail));
 }
 
-static void wake(void *mailbox) {
+static void wake_mailbox(void *mailbox) {
         mailbox_wake(mailbox);
 }
 
@@ -135,7 +135,7 @@ static void post_mail(struct infer_call *c, struct mail *m) {
 
         if (!mailbox_post_without_wake(box, m))
                 return;
-        core_error_drop(NESO_ThreadAfterResponses(wake, box, &is_deferred));
+        core_error_drop(NESO_ThreadAfterResponses(wake_mailbox, box, &is_deferred));
         if (!is_deferred)
                 mailbox_wake(box);
 }

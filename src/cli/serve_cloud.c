@@ -82,6 +82,7 @@ static struct error *prepare_sagemaker(struct cloud_front *f, const struct cli_o
 
         TRY(check_range(o));
         f->binary_type = SAGEMAKER_BINARY;
+        f->error_status = http_sagemaker_error_status;
         f->default_model = variable("SAGEMAKER_TRITON_DEFAULT_MODEL_NAME");
         f->asks_if_live = strcmp(ping, "live") == 0;
         if (*ping != '\0' && !f->asks_if_live && strcmp(ping, "ready") != 0)

@@ -19,7 +19,7 @@ static int value_of(char c) {
 }
 
 /* Reserves room for `bytes` more, without changing the length. */
-static char *reserve(struct strbuf *out, size_t bytes) {
+static char *reserve_output(struct strbuf *out, size_t bytes) {
         return strbuf_reserve(out, bytes) ? out->ptr + out->len : NULL;
 }
 
@@ -37,7 +37,7 @@ void base64_encode(struct str in, struct strbuf *out) {
          * maximum. */
         if (!size_mul(in.len / 3 + 1, 4, &bytes))
                 bytes = SIZE_MAX;
-        to = reserve(out, in.len == 0 ? 0 : in.len % 3 == 0 ? bytes - 4 : bytes);
+        to = reserve_output(out, in.len == 0 ? 0 : in.len % 3 == 0 ? bytes - 4 : bytes);
         if (to == NULL || left == 0)
                 return;
         for (; left > 0; left -= left < 3 ? left : 3) {
@@ -91,8 +91,8 @@ bool base64_decode(struct str in, struct strbuf *out) {
                 if (decode_group(in.ptr + i, i + 4 == in.len, bytes) == 0)
                         return false;
         }
-        to = reserve(out,
-                     in.len / 4 * 3 - (in.ptr[in.len - 1] == '=') - (in.ptr[in.len - 2] == '='));
+        to = reserve_output(out, in.len / 4 * 3 - (in.ptr[in.len - 1] == '=') -
+                                         (in.ptr[in.len - 2] == '='));
         if (to == NULL)
                 return true; /* well-formed; the buffer reports that it is full */
         for (size_t i = 0; i < in.len; i += 4)
@@ -118,7 +118,7 @@ void base64_decode_lenient(struct str in, struct strbuf *out) {
 
         for (size_t i = 0; i < in.len; i++)
                 n_letters += value_of(in.ptr[i]) >= 0;
-        to = reserve(out, n_letters / 4 * 3 + n_letters % 4 * 3 / 4);
+        to = reserve_output(out, n_letters / 4 * 3 + n_letters % 4 * 3 / 4);
         if (to == NULL || n_letters == 0)
                 return;
         for (size_t i = 0; i < in.len; i++) {

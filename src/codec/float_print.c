@@ -38,8 +38,8 @@ static ALWAYS_INLINE uint64_t is_less(uint64_t a, uint64_t b) {
 /* The candidates. The float is at `middle`, its rounding interval from `lower` to `upper`, all
  * times four, in units of 10^k; bounds that do not belong to the interval were moved inside. The
  * choices are unpredictable from float to float, so there are no branches. */
-static ALWAYS_INLINE struct short_decimal choose(uint64_t lower, uint64_t middle, uint64_t upper,
-                                                 int k) {
+static ALWAYS_INLINE struct short_decimal choose_decimal(uint64_t lower, uint64_t middle,
+                                                         uint64_t upper, int k) {
         uint64_t units = middle / 4, half = 4 * units + 2;
         uint64_t tens = units / 10;
 
@@ -96,11 +96,11 @@ static ALWAYS_INLINE struct short_decimal shorten(const struct binary *b, bool i
         if (is_f32) {
                 uint64_t g = power->hi + (power->lo != 0 ? 1 : 0);
 
-                return choose(scale_f32(g, low) + odd, scale_f32(g, middle),
-                              scale_f32(g, high) - odd, k);
+                return choose_decimal(scale_f32(g, low) + odd, scale_f32(g, middle),
+                                      scale_f32(g, high) - odd, k);
         }
-        return choose(scale_f64(power, low) + odd, scale_f64(power, middle),
-                      scale_f64(power, high) - odd, k);
+        return choose_decimal(scale_f64(power, low) + odd, scale_f64(power, middle),
+                              scale_f64(power, high) - odd, k);
 }
 
 /* Whole numbers up to 2^24 are their own shortest digits. */

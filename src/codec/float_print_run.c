@@ -59,9 +59,9 @@ static WITH_AVX2 inline __m256i scale(__m256i upper, __m256i lower, __m256i c) {
         return _mm256_or_si256(_mm256_srli_epi64(sum, 32), sticky);
 }
 
-/* See choose(). *exponent has k, and becomes the digits' exponent. */
-static WITH_AVX2 inline __m256i choose(__m256i lower, __m256i middle, __m256i upper,
-                                       __m256i *exponent) {
+/* See choose_decimals(). *exponent has k, and becomes the digits' exponent. */
+static WITH_AVX2 inline __m256i choose_decimals(__m256i lower, __m256i middle, __m256i upper,
+                                                __m256i *exponent) {
         __m256i one = _mm256_set1_epi64x(1);
         __m256i units = _mm256_srli_epi64(middle, 2);
         __m256i units4 = _mm256_slli_epi64(units, 2);
@@ -155,7 +155,7 @@ static WITH_AVX2 inline void shorten(__m128i bits, struct four *ret) {
         __m256i power_high = _mm256_srli_epi64(power, 32);
         __m256i digits, k_wide = _mm256_cvtepi32_epi64(k);
 
-        digits = choose(
+        digits = choose_decimals(
                 _mm256_add_epi64(scale(power_high, power, wide(_mm_sub_epi32(middle, down))), odd),
                 scale(power_high, power, wide(middle)),
                 _mm256_sub_epi64(scale(power_high, power, wide(_mm_add_epi32(middle, up))), odd),

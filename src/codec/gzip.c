@@ -119,8 +119,8 @@ static enum gzip_status enter_member(struct gzip_reader *r, struct str in) {
 }
 
 /* One call of inflate() within a member. *ret_progress: bytes were read or written. */
-static enum gzip_status step(struct gzip_reader *r, struct str *in, struct room *room,
-                             bool *ret_progress) {
+static enum gzip_status inflate_step(struct gzip_reader *r, struct str *in, struct room *room,
+                                     bool *ret_progress) {
         char   beyond; /* one byte is offered beyond the maximum, to detect longer output */
         size_t left = r->max_bytes - r->n_written;
         size_t n_in = MIN(in->len, MAX_STEP), n_out = MIN(MIN(room->left, left), MAX_STEP);
@@ -160,7 +160,7 @@ static enum gzip_status read_members(struct gzip_reader *r, struct str *in, stru
                         if (status != GZIP_OK)
                                 break;
                 }
-                status = step(r, in, room, &has_progress);
+                status = inflate_step(r, in, room, &has_progress);
         }
         return status;
 }

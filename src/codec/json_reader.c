@@ -103,7 +103,7 @@ static ALWAYS_INLINE bool expect(struct json_reader *r, enum json_type wanted,
         return type_of(json_next_char(r)) == wanted || fail_type(r, error_text);
 }
 
-static void enter(struct json_reader *r) {
+static void enter_level(struct json_reader *r) {
         if (r->depth == JSON_MAX_DEPTH) {
                 json_fail_depth(r);
                 return;
@@ -115,12 +115,12 @@ static void enter(struct json_reader *r) {
 
 void json_enter_object(struct json_reader *r) {
         if (expect(r, JSON_OBJECT, "attempt to access JSON non-object as object"))
-                enter(r);
+                enter_level(r);
 }
 
 void json_enter_array(struct json_reader *r) {
         if (expect(r, JSON_ARRAY, "attempt to access JSON non-array as array"))
-                enter(r);
+                enter_level(r);
 }
 
 /* True when another member or element follows; consumes the comma or the closing bracket. */

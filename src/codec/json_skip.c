@@ -15,7 +15,7 @@ struct nesting {
 
 _Static_assert(JSON_MAX_DEPTH <= 128, "the levels have a bit each");
 
-static bool push(struct json_reader *r, struct nesting *n, bool is_object) {
+static bool push_level(struct json_reader *r, struct nesting *n, bool is_object) {
         uint64_t bit = 1ull << (n->depth % 64);
 
         if (n->depth == JSON_MAX_DEPTH)
@@ -132,7 +132,7 @@ static bool skip_to_next(struct json_reader *r, struct nesting *n, bool *ret_is_
 static bool skip_into(struct json_reader *r, struct nesting *n, bool *ret_is_empty) {
         bool is_object = *r->at == '{';
 
-        if (!push(r, n, is_object))
+        if (!push_level(r, n, is_object))
                 return false;
         *ret_is_empty = json_next_char(r) == (is_object ? '}' : ']');
         if (*ret_is_empty) {

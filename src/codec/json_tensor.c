@@ -296,7 +296,7 @@ static const quick_run_fn quick_runs[] = {
         [JSON_ELEMENT_F64] = run_f64, [JSON_ELEMENT_BOOL] = NULL,
 };
 
-static bool stop(struct tensor_cursor *t, enum json_tensor_status status) {
+static bool stop_at(struct tensor_cursor *t, enum json_tensor_status status) {
         t->status = status;
         return false;
 }
@@ -323,10 +323,10 @@ static bool store_integer(struct tensor_cursor *t, const struct json_number_scan
         uint64_t magnitude;
 
         if (!json_number_get_magnitude(scan, &magnitude))
-                return stop(t, JSON_TENSOR_WRONG_TYPE);
+                return stop_at(t, JSON_TENSOR_WRONG_TYPE);
         if (is_signed ? magnitude > (uint64_t)INT64_MAX + is_negative
                       : is_negative && magnitude != 0)
-                return stop(t, JSON_TENSOR_WRONG_TYPE);
+                return stop_at(t, JSON_TENSOR_WRONG_TYPE);
         magnitude = is_negative ? 0 - magnitude : magnitude;
         memcpy(t->out + t->n_done * bytes, &magnitude, bytes);
         t->n_done++;
@@ -354,9 +354,9 @@ static bool take_scalar(struct tensor_cursor *t, enum json_type type) {
         if (type == JSON_INVALID)
                 return json_fail_value(t->reader);
         if (t->n_done == t->n)
-                return stop(t, JSON_TENSOR_TOO_MANY);
+                return stop_at(t, JSON_TENSOR_TOO_MANY);
         if (type != wanted)
-                return stop(t, JSON_TENSOR_WRONG_TYPE);
+                return stop_at(t, JSON_TENSOR_WRONG_TYPE);
         if (type == JSON_NUMBER)
                 return take_number(t);
         t->out[t->n_done++] = json_read_bool(t->reader) ? 1 : 0;

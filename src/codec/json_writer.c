@@ -27,7 +27,7 @@ static void begin_value(struct json_writer *w, char bracket) {
         w->needs_comma = false;
 }
 
-static void end(struct json_writer *w, char bracket) {
+static void end_level(struct json_writer *w, char bracket) {
         put_char(w->out, bracket);
         w->needs_comma = true;
 }
@@ -37,7 +37,7 @@ void json_begin_object(struct json_writer *w) {
 }
 
 void json_end_object(struct json_writer *w) {
-        end(w, '}');
+        end_level(w, '}');
 }
 
 void json_begin_array(struct json_writer *w) {
@@ -45,7 +45,7 @@ void json_begin_array(struct json_writer *w) {
 }
 
 void json_end_array(struct json_writer *w) {
-        end(w, ']');
+        end_level(w, ']');
 }
 
 void json_key(struct json_writer *w, const char *key) {

@@ -67,7 +67,8 @@ struct error *pb_build_claim(struct pb_build *b, const ProtobufCFieldDescriptor 
 }
 
 /* Makes room for one more element. The capacity is not stored: arrays are full at 4, 8, 16, ... */
-static struct error *grow(struct pb_build *b, const ProtobufCFieldDescriptor *field, size_t n) {
+static struct error *grow_repeated(struct pb_build *b, const ProtobufCFieldDescriptor *field,
+                                   size_t n) {
         void **array = member_at(b, field->offset);
         size_t each = pb_value_bytes(field);
         size_t bytes;
@@ -91,7 +92,7 @@ struct error *pb_build_put(struct pb_build *b, const ProtobufCFieldDescriptor *f
         if (pb_field_is_repeated(field)) {
                 size_t *n = member_at(b, field->quantifier_offset);
 
-                TRY(grow(b, field, *n));
+                TRY(grow_repeated(b, field, *n));
                 pb_value_store(field,
                                *(char **)member_at(b, field->offset) + *n * pb_value_bytes(field),
                                value);

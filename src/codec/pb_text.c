@@ -143,7 +143,7 @@ static bool belongs_outside(const struct reader *r) {
         return false;
 }
 
-static void report(struct reader *r, struct error *err) {
+static void report_mistake(struct reader *r, struct error *err) {
         if (r->reported == r->lexer.token.from)
                 error_free(err);
         else
@@ -155,7 +155,7 @@ static void report(struct reader *r, struct error *err) {
 static struct error *pass_over(struct reader *r, struct error *err) {
         if (r->review == NULL)
                 return err;
-        report(r, err);
+        report_mistake(r, err);
         r->reported = NULL; /* the token may also be wrong for what it is taken as */
         return NULL;
 }
@@ -257,7 +257,7 @@ static struct error *recover(struct reader *r, struct error *err) {
                 doubt(r, f->field, PB_DOUBT_VALUE);
         if (l->is_broken)
                 doubt(r, NULL, PB_DOUBT_UNNAMED); /* the string may contain fields of the line */
-        report(r, err);
+        report_mistake(r, err);
         if (l->is_broken)
                 pb_lexer_skip(l);
         else if (r->is_name_wrong)
@@ -371,7 +371,7 @@ static struct error *skip_element(struct reader *r, struct pb_build *b, struct e
             l->token.kind == PB_TOKEN_END || pb_lexer_is_closer(l) || begins_field(*l))
                 return err;
         doubt(r, f->field, PB_DOUBT_VALUE);
-        report(r, err);
+        report_mistake(r, err);
         do
                 skip_value(r, l);
         while (!pb_lexer_is_sign(l, ',') && !l->token.is_first && !pb_lexer_is_closer(l) &&
@@ -404,7 +404,7 @@ static struct error *read_comma(struct reader *r) {
         if (f->lacks_comma)
                 error_free(err);
         else
-                report(r, err);
+                report_mistake(r, err);
         f->lacks_comma = true;
         return NULL;
 }
@@ -506,7 +506,7 @@ static bool ends_without_bracket(struct reader *r, bool was_wrong) {
         if (belongs_outside(r)) {
                 doubt(r, NULL, PB_DOUBT_UNNAMED);
                 if (!is_excused)
-                        report(r, missing_bracket(r));
+                        report_mistake(r, missing_bracket(r));
                 r->reported = NULL;
                 r->n_surplus += f->is_flat;
                 return true;
@@ -572,7 +572,7 @@ static struct error *review_message(struct pb_text_review            *rv,
         strbuf_init(&r.scratch, text.len + 1);
         err = pb_lexer_start(&r.lexer, text, file_for_errors);
         if (err != NULL && rv != NULL) {
-                report(&r, err);
+                report_mistake(&r, err);
                 pb_lexer_skip(&r.lexer);
                 err = NULL;
         }

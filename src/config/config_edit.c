@@ -23,12 +23,6 @@ void *config_edit_new(struct model_config *c, const ProtobufCMessageDescriptor *
         return message;
 }
 
-struct error *config_out_of_memory(void) {
-        static struct error no_memory = ERROR_STATIC(ERR_UNAVAILABLE, "out of memory");
-
-        return &no_memory;
-}
-
 struct error *config_edit_text(struct model_config *c, char **field, const char *prefix,
                                const char *text) {
         size_t prefix_len = strlen(prefix);

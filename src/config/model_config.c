@@ -5,7 +5,6 @@
 #include "codec/pb_json.h"
 #include "codec/pb_text.h"
 #include "codec/pb_text_review.h"
-#include "config/config_edit.h"
 
 static struct model_config *config_alloc(void) {
         struct model_config *c = mem_zalloc(sizeof(*c));
@@ -133,13 +132,6 @@ Inference__ModelConfig *model_config_copy_message(struct model_config          *
         copy = inference__model_config__unpack(&allocator, n_bytes, wire);
         free(wire);
         return copy;
-}
-
-struct error *model_config_full(const struct arena *a) {
-        static struct error full =
-                ERROR_STATIC(ERR_INVALID_ARG, "model configuration is too large");
-
-        return a->lacked_memory ? config_out_of_memory() : &full;
 }
 
 struct error *model_config_copy(const struct model_config *from, struct model_config **ret) {

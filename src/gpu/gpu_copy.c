@@ -49,7 +49,7 @@ struct copying {
         cu_stream        streams[MAX_GPUS]; /* by index of the device; NULL: it has no copies */
 };
 
-static void begin(struct copying *c, struct gpus *g) {
+static void begin_copying(struct copying *c, struct gpus *g) {
         c->gpus = g;
         c->is_visiting = false;
         memset(c->streams, 0, g->n_devices * sizeof(c->streams[0]));
@@ -103,7 +103,7 @@ static struct error *wait_for_all(struct copying *c, struct error *err) {
         return err;
 }
 
-static struct error *end(struct copying *c, struct error *err) {
+static struct error *end_copying(struct copying *c, struct error *err) {
         err = wait_for_all(c, err);
         if (c->is_visiting)
                 gpu_visit_end(&c->visit);
@@ -149,7 +149,7 @@ static bool is_direct(struct copying *c, struct gpu_device *from, struct gpu_dev
         return peer == PEER_DIRECT;
 }
 
-static void count(_Atomic uint64_t *counter, uint64_t bytes) {
+static void count_bytes(_Atomic uint64_t *counter, uint64_t bytes) {
         atomic_fetch_add_explicit(counter, bytes, memory_order_relaxed);
 }
 
@@ -168,7 +168,7 @@ struct staging {
         cu_event               filled[2], emptied[2]; /* by slot; NULL: not made */
 };
 
-static struct error *failed(const struct staging *s, cu_result r) {
+static struct error *failed_copy(const struct staging *s, cu_result r) {
         return error_wrap(cuda_error(&s->copying->gpus->driver, r),
                           "unable to copy %zu bytes from GPU %d to GPU %d", s->copy->bytes,
                           s->from->info.device, s->to->info.device);
@@ -182,8 +182,9 @@ static struct error *make_events(struct staging *s, struct gpu_device *d, cu_eve
         for (size_t i = 0; i < 2; i++) {
                 cu_event event;
 
-                TRY(failed(s, s->copying->gpus->driver.cuEventCreate(&event,
-                                                                     CU_EVENT_DISABLE_TIMING)));
+                TRY(failed_copy(s,
+                                s->copying->gpus->driver.cuEventCreate(&event,
+                                                                       CU_EVENT_DISABLE_TIMING)));
                 events[i] = event;
         }
         return NULL;
@@ -195,20 +196,20 @@ static void free_events(struct staging *s, cu_event events[2]) {
                         s->copying->gpus->driver.cuEventDestroy_v2(events[i]);
 }
 
-static struct error *fill(struct staging *s, size_t index, size_t bytes) {
+static struct error *fill_piece(struct staging *s, size_t index, size_t bytes) {
         const struct cuda_driver *driver = &s->copying->gpus->driver;
         const size_t              slot = index % 2;
         cu_stream                 stream;
 
         TRY(go_to(s->copying, s->from, &stream));
         if (index >= 2)
-                TRY(failed(s, driver->cuStreamWaitEvent(stream, s->emptied[slot], 0)));
-        TRY(failed(s,
-                   driver->cuMemcpyDtoHAsync_v2(s->memory + slot * s->piece_bytes,
-                                                (uintptr_t)s->copy->from + index * s->piece_bytes,
-                                                bytes, stream)));
-        count(&s->copying->gpus->n_to_host, bytes);
-        return failed(s, driver->cuEventRecord(s->filled[slot], stream));
+                TRY(failed_copy(s, driver->cuStreamWaitEvent(stream, s->emptied[slot], 0)));
+        TRY(failed_copy(s, driver->cuMemcpyDtoHAsync_v2(s->memory + slot * s->piece_bytes,
+                                                        (uintptr_t)s->copy->from +
+                                                                index * s->piece_bytes,
+                                                        bytes, stream)));
+        count_bytes(&s->copying->gpus->n_to_host, bytes);
+        return failed_copy(s, driver->cuEventRecord(s->filled[slot], stream));
 }
 
 static struct error *empty(struct staging *s, size_t index, size_t bytes) {
@@ -217,12 +218,12 @@ static struct error *empty(struct staging *s, size_t index, size_t bytes) {
         cu_stream                 stream;
 
         TRY(go_to(s->copying, s->to, &stream));
-        TRY(failed(s, driver->cuStreamWaitEvent(stream, s->filled[slot], 0)));
-        TRY(failed(s,
-                   driver->cuMemcpyHtoDAsync_v2((uintptr_t)s->copy->to + index * s->piece_bytes,
+        TRY(failed_copy(s, driver->cuStreamWaitEvent(stream, s->filled[slot], 0)));
+        TRY(failed_copy(
+                s, driver->cuMemcpyHtoDAsync_v2((uintptr_t)s->copy->to + index * s->piece_bytes,
                                                 s->memory + slot * s->piece_bytes, bytes, stream)));
-        count(&s->copying->gpus->n_to_device, bytes);
-        return failed(s, driver->cuEventRecord(s->emptied[slot], stream));
+        count_bytes(&s->copying->gpus->n_to_device, bytes);
+        return failed_copy(s, driver->cuEventRecord(s->emptied[slot], stream));
 }
 
 static struct error *copy_pieces(struct staging *s) {
@@ -233,7 +234,7 @@ static struct error *copy_pieces(struct staging *s) {
         for (size_t i = 0; left > 0; i++) {
                 const size_t bytes = MIN(left, s->piece_bytes);
 
-                TRY(fill(s, i, bytes));
+                TRY(fill_piece(s, i, bytes));
                 TRY(empty(s, i, bytes));
                 left -= bytes;
         }
@@ -274,7 +275,7 @@ static struct error *copy_between(struct copying *c, const struct gpu_copy *copy
                                                                     copy->bytes, stream)),
                        "unable to copy %zu bytes from GPU %d to GPU %d", copy->bytes,
                        from->info.device, to->info.device));
-        count(&c->gpus->n_between_devices, copy->bytes);
+        count_bytes(&c->gpus->n_between_devices, copy->bytes);
         return NULL;
 }
 
@@ -291,7 +292,7 @@ static struct error *copy_to_host(struct copying *c, const struct gpu_copy *copy
                                                                copy->bytes, stream)),
                        "GPU %d: unable to copy %zu bytes to the host", from->info.device,
                        copy->bytes));
-        count(&c->gpus->n_to_host, copy->bytes);
+        count_bytes(&c->gpus->n_to_host, copy->bytes);
         return NULL;
 }
 
@@ -306,7 +307,7 @@ static struct error *copy_to_device(struct copying *c, const struct gpu_copy *co
                                                                copy->bytes, stream)),
                        "GPU %d: unable to copy %zu bytes from the host", to->info.device,
                        copy->bytes));
-        count(&c->gpus->n_to_device, copy->bytes);
+        count_bytes(&c->gpus->n_to_device, copy->bytes);
         return NULL;
 }
 
@@ -320,7 +321,7 @@ static struct error *copy_within(struct copying *c, const struct gpu_copy *copy,
                                                                        (uintptr_t)copy->from,
                                                                        copy->bytes, stream)),
                        "GPU %d: unable to copy %zu bytes", d->info.device, copy->bytes));
-        count(&c->gpus->n_within_device, copy->bytes);
+        count_bytes(&c->gpus->n_within_device, copy->bytes);
         return NULL;
 }
 
@@ -363,10 +364,10 @@ struct error *gpu_copy_all(struct gpus *g, const struct gpu_copy *copies, size_t
 
         if (g == NULL)
                 return copy_on_host(copies, n);
-        begin(&c, g);
+        begin_copying(&c, g);
         for (size_t i = 0; i < n && err == NULL; i++)
                 err = start_copy(&c, &copies[i]);
-        return end(&c, err);
+        return end_copying(&c, err);
 }
 
 struct error *gpu_zero(struct gpus *g, int device, void *memory, size_t bytes) {
@@ -383,14 +384,14 @@ struct error *gpu_zero(struct gpus *g, int device, void *memory, size_t bytes) {
                 memset(memory, 0, bytes);
                 return NULL;
         }
-        begin(&c, g);
+        begin_copying(&c, g);
         err = go_to(&c, d, &stream);
         if (err == NULL)
                 err = error_wrap(cuda_error(&g->driver,
                                             g->driver.cuMemsetD8Async((uintptr_t)memory, 0, bytes,
                                                                       stream)),
                                  "GPU %d: unable to zero %zu bytes", device, bytes);
-        return end(&c, err);
+        return end_copying(&c, err);
 }
 
 struct gpu_traffic gpus_traffic(const struct gpus *g) {

@@ -121,7 +121,7 @@ static cu_result map(struct gpu_growable *b, uint64_t bytes) {
         return r;
 }
 
-static struct error *grow(struct gpu_growable *b, uint64_t bytes) {
+static struct error *grow_blocks(struct gpu_growable *b, uint64_t bytes) {
         const int        device = b->device->info.device;
         uint64_t        *pieces = try_realloc(b->pieces, (b->n_pieces + 1) * sizeof(*pieces));
         struct gpu_visit visit;
@@ -151,7 +151,7 @@ struct error *gpu_growable_reserve(struct gpu_growable *b, size_t bytes) {
                 return error_new(ERR_UNAVAILABLE,
                                  "GPU %d: a growing buffer has at most %llu bytes, %zu are needed",
                                  b->device->info.device, (unsigned long long)b->max_bytes, bytes);
-        return grow(b, wanted - b->mapped_bytes);
+        return grow_blocks(b, wanted - b->mapped_bytes);
 }
 
 void *gpu_growable_memory(const struct gpu_growable *b) {

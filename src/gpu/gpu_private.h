@@ -2,6 +2,7 @@
 /* The GPUs of gpu.h from the inside, for the files of this folder.
  *
  *     gpus.c          devices and their contexts
+ *     gpus_open.c     opens and closes them, above all others
  *     gpu_memory.c    memory of devices         gpu_pinned.c    pinned memory
  *     gpu_copy.c      copies, on streams        gpu_growable.c  addresses with growing memory
  *     gpu_share.c     memory of other processes

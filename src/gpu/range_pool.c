@@ -74,7 +74,7 @@ static void insert_free(struct range_pool *p, struct block *b) {
 }
 
 /* Joins two treaps, all of whose blocks are before and after each other. */
-static struct block *join(struct block *before, struct block *after) {
+static struct block *join_treaps(struct block *before, struct block *after) {
         struct block  *root = NULL;
         struct block **at = &root;
 
@@ -98,7 +98,7 @@ static void remove_free(struct range_pool *p, struct block *b) {
 
         while (*at != b)
                 at = is_before(b, *at) ? &(*at)->left : &(*at)->right;
-        *at = join(b->left, b->right);
+        *at = join_treaps(b->left, b->right);
         b->is_free = false;
 }
 

@@ -266,7 +266,7 @@ static size_t trailers(struct h2_stream *h2, struct h2_header *fields) {
 /* Sends the response headers, together with the trailers when there is no message. The accepted encodings
  * are the same for every call, so only the first answer of a connection names them, and each refusal,
  * because the encoding may be its reason. */
-static void respond(struct grpc_stream *st, struct str http_status, bool has_body) {
+static void send_headers(struct grpc_stream *st, struct str http_status, bool has_body) {
         struct h2_header fields[4 + GRPC_MAX_ADDED + MAX_TRAILERS];
         size_t           n = 0;
 
@@ -309,7 +309,7 @@ static void set_status(struct grpc_stream *st, enum grpc_code code, struct str t
         st->progress_ns = st->h2.conn->now_ns;
         st->progress_bytes = st->bytes_out;
         if (!st->has_responded)
-                respond(st, http_status, false);
+                send_headers(st, http_status, false);
         else if (!h2_stream_wake(&st->h2))
                 h2_conn_kill(st->h2.conn);
 }
@@ -752,7 +752,7 @@ static void hand_over(struct grpc_stream *st, struct grpc_message *m) {
 }
 
 /* Delivers a message to the handler. Decompression starts only now, when the handler can take it. */
-static void deliver(struct grpc_stream *st, struct grpc_message *m) {
+static void deliver_message(struct grpc_stream *st, struct grpc_message *m) {
         if (unpack(st, m))
                 hand_over(st, m);
 }
@@ -771,7 +771,7 @@ static void take_message(struct grpc_stream *st, struct grpc_message *m) {
                 return;
         st->call.recv_end_ns = st->h2.conn->now_ns;
         if (st->call.method->is_client_stream) {
-                deliver(st, m);
+                deliver_message(st, m);
                 return;
         }
         if (st->has_only) {
@@ -867,7 +867,7 @@ static void end_of_messages(struct grpc_stream *st) {
                 refuse_message(st, GRPC_UNIMPLEMENTED, "the method takes one message, not none");
         } else {
                 st->has_only = false;
-                deliver(st, &m);
+                deliver_message(st, &m);
         }
 }
 
@@ -1117,7 +1117,8 @@ static bool check_send(struct grpc_stream *st, const struct grpc_part *parts, si
         return false;
 }
 
-static void put(struct grpc_stream *st, const struct grpc_part *parts, size_t n, bool is_packed) {
+static void queue_parts(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
+                        bool is_packed) {
         struct outgoing m = { .parts = parts, .n = n, .is_packed = is_packed };
 
         if (!check_send(st, parts, n, &m.len))
@@ -1128,7 +1129,7 @@ static void put(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
                 return;
         }
         if (!st->has_responded)
-                respond(st, status_ok, true);
+                send_headers(st, status_ok, true);
         else if (!h2_stream_wake(&st->h2))
                 h2_conn_kill(st->h2.conn);
         if (st->out.bytes > h2_conn_limits(st->h2.conn)->unsent_pause_bytes)
@@ -1137,7 +1138,7 @@ static void put(struct grpc_stream *st, const struct grpc_part *parts, size_t n,
 
 static void send_message(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
                          bool is_packed) {
-        put(call->stream, parts, n_parts, is_packed);
+        queue_parts(call->stream, parts, n_parts, is_packed);
         if (!call->stream->is_answered)
                 flush_soon(call->stream);
 }
@@ -1288,7 +1289,7 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
 static void send_reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
                        bool is_packed) {
         finish_handling(call->stream); /* so a message that cannot be sent causes no on_abort */
-        put(call->stream, parts, n_parts, is_packed);
+        queue_parts(call->stream, parts, n_parts, is_packed);
         grpc_call_finish(call, GRPC_OK, NULL);
 }
 

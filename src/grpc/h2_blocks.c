@@ -34,7 +34,7 @@ static size_t class_of(size_t cap) {
 }
 
 /* Charges a block; false when it must not be allocated. */
-static bool charge(struct h2_blocks *b, size_t size, size_t bytes) {
+static bool charge_block(struct h2_blocks *b, size_t size, size_t bytes) {
         if (byte_account_take(&b->account, bytes))
                 return true;
         byte_budget_refused(b->account.budget);
@@ -71,7 +71,7 @@ void *h2_blocks_alloc(size_t size, void *blocks) {
         }
         if (!size_add(cap, sizeof(*block), &bytes))
                 return NULL;
-        if (!charge(b, size, bytes))
+        if (!charge_block(b, size, bytes))
                 return NULL;
         block = size <= SURE_BYTES ? mem_alloc(bytes) : try_alloc(bytes);
         if (block == NULL) {

@@ -84,7 +84,7 @@ static void keep_first(struct error **kept, struct error *err) {
                 error_free(err);
 }
 
-static struct error *malformed(void) {
+static struct error *malformed_request(void) {
         return error_new_text(ERR_INVALID_ARG, "failed to parse the ModelInferRequest message");
 }
 
@@ -286,7 +286,7 @@ static struct error *read_parameter(struct infer_decoder *d, struct pb_reader *r
         struct str            key = read_entry(r, &v);
 
         if (pb_failed(r))
-                return malformed();
+                return malformed_request();
         if (STR_IS(key, "sequence_id"))
                 err = read_sequence_id(d, &v, &fault);
         else if (STR_IS(key, "sequence_start"))
@@ -578,7 +578,7 @@ static struct error *walk_contents(struct str input, enum contents_field field,
                 else
                         count_contents(&inner, count);
                 if (pb_failed(&inner))
-                        return malformed();
+                        return malformed_request();
         }
         return NULL;
 }
@@ -669,7 +669,7 @@ static struct error *read_contents(struct infer_decoder *d, const struct wire_in
         out.end = out.at + bytes;
         in->bytes = str_range(out.at, bytes);
         TRY(walk_contents(wire->body, field, NULL, &out));
-        return out.at == out.end ? NULL : malformed();
+        return out.at == out.end ? NULL : malformed_request();
 }
 
 /* ---- strings ---- */
@@ -679,10 +679,10 @@ static struct error *read_text(struct pb_reader *r, struct str *ret) {
         struct str text = pb_read_bytes(r);
 
         if (pb_failed(r))
-                return malformed();
+                return malformed_request();
         if (!str_is_plain(text)) {
                 if (!str_is_utf8(text))
-                        return malformed();
+                        return malformed_request();
                 TRY(refuse_nul(text));
         }
         *ret = text;
@@ -720,7 +720,7 @@ static struct error *read_shape(struct pb_reader *r, struct pb_tag tag, struct i
                 int64_t dim = (int64_t)pb_read_varint(&packed);
 
                 if (pb_failed(&packed))
-                        return malformed();
+                        return malformed_request();
                 TRY(add_dim(s, dim));
         }
         return NULL;
@@ -802,7 +802,7 @@ static struct error *read_input(struct infer_decoder *d, struct pb_reader *outer
                 (struct wire_input){ .body = str_range((const char *)r.at, pb_left(&r)) };
         while (pb_next(&r, &tag))
                 TRY(read_input_field(d, &r, tag, &s));
-        return pb_failed(&r) ? malformed() : finish_input(d, &s);
+        return pb_failed(&r) ? malformed_request() : finish_input(d, &s);
 }
 
 /* ---- the bytes of inputs ---- */
@@ -902,7 +902,7 @@ static struct error *read_output(struct infer_decoder *d, struct pb_reader *oute
                         pb_skip(&r, tag);
         }
         if (pb_failed(&r))
-                return malformed();
+                return malformed_request();
         TRY(keep_text(d, name, &out->name));
         return place_output(d, &parameters, out);
 }
@@ -950,7 +950,7 @@ static struct error *read_message(struct infer_decoder *d) {
         while (pb_next(&r, &tag))
                 TRY(read_field(d, &r, tag));
         if (pb_failed(&r))
-                return malformed();
+                return malformed_request();
         TRY(keep_text(d, d->model_name, &w->model_name));
         TRY(keep_text(d, d->model_version, &w->model_version));
         TRY(keep_text(d, d->id, &q->id));

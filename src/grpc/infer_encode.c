@@ -240,7 +240,8 @@ static void put_raw(struct pb_out *o, const struct infer_output *out) {
 /* ---- the message ---- */
 
 /* Returns false when memory is short. The sum cannot overflow, because the tensors are in memory. */
-static bool measure(const struct infer_answer *a, struct arena *arena, struct sized_answer *ret) {
+static bool measure_answer(const struct infer_answer *a, struct arena *arena,
+                           struct sized_answer *ret) {
         struct sized_answer s = { .answer = a,
                                   .model_name = str_of(a->model_name),
                                   .model_version = str_of(a->model_version),
@@ -317,7 +318,7 @@ struct error *infer_encode(const struct infer_answer *a, const struct infer_answ
         struct pb_out             o = { .parts = &parts };
         struct sized_answer       sized;
 
-        if (!measure(a, m->arena, &sized))
+        if (!measure_answer(a, m->arena, &sized))
                 return no_memory(a->n_outputs * sizeof(*sized.outputs));
         parts.bytes = stream_head_bytes(a, sized.bytes) + sized.bytes;
         if (parts.bytes > INFER_MAX_ANSWER_BYTES)

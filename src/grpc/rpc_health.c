@@ -167,7 +167,7 @@ static void finish_if_free(struct watch *w) {
 }
 
 /* Ends the watch. The client has its status at once, also when a backend takes its time. */
-static void end(struct watch *w) {
+static void end_watch(struct watch *w) {
         loop_timer_cancel(&w->timer);
         core_error_drop(NESO_ReadyWatchDelete(STEAL(w->ready)));
         if (w->failure != NULL && w->is_asking)
@@ -180,7 +180,7 @@ static void end(struct watch *w) {
 static void fail_watch(struct watch *w, struct error *err) {
         send_state(w, false);
         w->failure = err;
-        end(w);
+        end_watch(w);
 }
 
 /* Backends report no change, so they are queried again. Without memory for the timer only that stops. */
@@ -278,7 +278,7 @@ void rpc_health_end_watch(struct grpc_call *call) {
         struct watch *w = call->pending;
 
         if (w->ready != NULL)
-                end(w);
+                end_watch(w);
 }
 
 bool rpc_health_watch_is_quiet(const struct grpc_call *call) {

@@ -74,7 +74,7 @@ static bool is_leaf(enum declarer in, uint32_t number) {
 }
 
 /* Moves *in into the declaration with that name; false if there is none. */
-static bool enter(struct pb_reader *in, enum declarer *kind, struct str name) {
+static bool enter_declaration(struct pb_reader *in, enum declarer *kind, struct str name) {
         struct pb_reader r = *in;
         struct pb_tag    tag;
 
@@ -110,7 +110,7 @@ static bool file_declares(const struct rpc_descriptor *d, struct str symbol) {
         symbol = str_range(symbol.ptr + package.len + 1, symbol.len - package.len - 1);
         while (symbol.ptr != NULL) {
                 symbol = str_split(symbol, '.', &name);
-                if (!enter(&r, &kind, name))
+                if (!enter_declaration(&r, &kind, name))
                         return false;
         }
         return true;
@@ -289,7 +289,7 @@ struct reflection {
         bool         is_aborted;
 };
 
-static void end(struct grpc_call *call, struct error *err, enum grpc_code code) {
+static void end_reflection(struct grpc_call *call, struct error *err, enum grpc_code code) {
         struct reflection *s = call->pending;
 
         arena_done(&s->scratch);
@@ -316,11 +316,11 @@ void rpc_reflection_read(struct grpc_call *call, struct str message, struct buf 
         s->is_reading = false;
         arena_reset(&s->scratch);
         if (err != NULL || s->is_aborted)
-                end(call, err, GRPC_CANCELLED);
+                end_reflection(call, err, GRPC_CANCELLED);
 }
 
 void rpc_reflection_half_close(struct grpc_call *call) {
-        end(call, NULL, GRPC_OK);
+        end_reflection(call, NULL, GRPC_OK);
 }
 
 void rpc_reflection_abort(struct grpc_call *call) {
@@ -328,7 +328,7 @@ void rpc_reflection_abort(struct grpc_call *call) {
 
         s->is_aborted = true;
         if (!s->is_reading)
-                end(call, NULL, GRPC_CANCELLED);
+                end_reflection(call, NULL, GRPC_CANCELLED);
 }
 
 bool rpc_reflection_is_quiet(const struct grpc_call *call) {

@@ -61,7 +61,7 @@ static bool make_room(struct send_queue *q) {
 }
 
 /* Takes the owner's reference on success. */
-static bool push(struct send_queue *q, const char *ptr, size_t len, struct buf *owner) {
+static bool push_range(struct send_queue *q, const char *ptr, size_t len, struct buf *owner) {
         if (!make_room(q))
                 return false;
         q->ranges[q->n_ranges++] = (struct send_range){ ptr, len, owner };
@@ -78,7 +78,7 @@ static bool push_copied(struct send_queue *q, const char *ptr, size_t len, struc
                 q->bytes += len;
                 return true;
         }
-        if (!push(q, ptr, len, owner))
+        if (!push_range(q, ptr, len, owner))
                 return false;
         if (owner != NULL)
                 buf_ref(owner);
@@ -113,7 +113,7 @@ bool send_queue_put(struct send_queue *q, const void *bytes, size_t len) {
 }
 
 bool send_queue_put_buf(struct send_queue *q, const void *bytes, size_t len, struct buf *owner) {
-        if (len > 0 && push(q, bytes, len, owner))
+        if (len > 0 && push_range(q, bytes, len, owner))
                 return true;
         buf_unref(owner);
         return len == 0;

@@ -132,13 +132,6 @@ void http_call_compute(struct http_call *call, struct loop_work *work) {
 
 /* ---- a compressed body ---- */
 
-struct error *http_call_body_too_large(uint64_t bytes, size_t max) {
-        return error_new(ERR_INVALID_ARG,
-                         "request body of %llu bytes exceeds the maximum allowed input size of "
-                         "%zu bytes. Use --http-max-input-size to increase the limit.",
-                         (unsigned long long)bytes, max);
-}
-
 struct error *http_call_inflated_too_large(const struct http_call *call) {
         return error_new(ERR_INVALID_ARG,
                          "Decompressed data size exceeds the maximum allowed value of %zu bytes. "

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-static enum http_chunk_event malformed(struct http_chunk_reader *r, const char *reason) {
+static enum http_chunk_event malformed_chunk(struct http_chunk_reader *r, const char *reason) {
         r->reason = reason;
         return HTTP_CHUNK_MALFORMED;
 }
@@ -49,17 +49,17 @@ static enum http_chunk_event take_size_character(struct http_chunk_reader *r, ch
 
         if (digit >= 0) {
                 if (r->left > UINT64_MAX >> 4)
-                        return malformed(r, "chunk size is too large");
+                        return malformed_chunk(r, "chunk size is too large");
                 r->left = r->left << 4 | (uint64_t)digit;
                 return enter_state(r, HTTP_CHUNK_DIGITS, HTTP_CHUNK_MORE);
         }
         if (r->state == HTTP_CHUNK_FIRST_DIGIT)
-                return malformed(r, "chunk size must begin with a hexadecimal digit");
+                return malformed_chunk(r, "chunk size must begin with a hexadecimal digit");
         if (c == '\r')
                 return enter_state(r, HTTP_CHUNK_SIZE_LF, HTTP_CHUNK_MORE);
         if (c == ';')
                 return enter_state(r, HTTP_CHUNK_EXTENSION_TEXT, HTTP_CHUNK_MORE);
-        return malformed(r, "chunk size must be hexadecimal digits and end in CRLF");
+        return malformed_chunk(r, "chunk size must be hexadecimal digits and end in CRLF");
 }
 
 static enum http_chunk_event take_trailer_character(struct http_chunk_reader *r, char c) {
@@ -69,8 +69,9 @@ static enum http_chunk_event take_trailer_character(struct http_chunk_reader *r,
                 return enter_state(r, HTTP_CHUNK_TRAILER_VALUE, HTTP_CHUNK_MORE);
         if (r->state == HTTP_CHUNK_TRAILER_LINE && c == '\r')
                 return enter_state(r, HTTP_CHUNK_LAST_LF, HTTP_CHUNK_MORE);
-        return malformed(r, "trailer must be a name, a colon and a value on one line that ends in "
-                            "CRLF");
+        return malformed_chunk(
+                r, "trailer must be a name, a colon and a value on one line that ends in "
+                   "CRLF");
 }
 
 /* Handles one character of the framing. */
@@ -81,35 +82,35 @@ static enum http_chunk_event take_character(struct http_chunk_reader *r, char c)
         case HTTP_CHUNK_EXTENSION_TEXT:
                 if (c == '\r')
                         return enter_state(r, HTTP_CHUNK_SIZE_LF, HTTP_CHUNK_MORE);
-                return malformed(r, "chunk extension must be text and end in CRLF");
+                return malformed_chunk(r, "chunk extension must be text and end in CRLF");
         case HTTP_CHUNK_SIZE_LF:
                 if (c == '\n')
                         return enter_state(r,
                                            r->left > 0 ? HTTP_CHUNK_DATA : HTTP_CHUNK_TRAILER_LINE,
                                            HTTP_CHUNK_SIZE);
-                return malformed(r, "chunk size must end in CRLF");
+                return malformed_chunk(r, "chunk size must end in CRLF");
         case HTTP_CHUNK_DATA_CR:
                 if (c == '\r')
                         return enter_state(r, HTTP_CHUNK_DATA_LF, HTTP_CHUNK_MORE);
-                return malformed(r, "chunk must be as long as its size and end in CRLF");
+                return malformed_chunk(r, "chunk must be as long as its size and end in CRLF");
         case HTTP_CHUNK_DATA_LF:
                 if (c == '\n')
                         return enter_state(r, HTTP_CHUNK_FIRST_DIGIT, HTTP_CHUNK_MORE);
-                return malformed(r, "chunk must end in CRLF");
+                return malformed_chunk(r, "chunk must end in CRLF");
         case HTTP_CHUNK_TRAILER_LINE:
         case HTTP_CHUNK_TRAILER_NAME: return take_trailer_character(r, c);
         case HTTP_CHUNK_TRAILER_VALUE:
                 if (c == '\r')
                         return enter_state(r, HTTP_CHUNK_TRAILER_LF, HTTP_CHUNK_MORE);
-                return malformed(r, "trailer must be text and end in CRLF");
+                return malformed_chunk(r, "trailer must be text and end in CRLF");
         case HTTP_CHUNK_TRAILER_LF:
                 if (c == '\n')
                         return enter_state(r, HTTP_CHUNK_TRAILER_LINE, HTTP_CHUNK_TRAILER);
-                return malformed(r, "trailer must end in CRLF");
+                return malformed_chunk(r, "trailer must end in CRLF");
         case HTTP_CHUNK_LAST_LF:
                 if (c == '\n')
                         return enter_state(r, HTTP_CHUNK_FIRST_DIGIT, HTTP_CHUNK_END);
-                return malformed(r, "chunked body must end in CRLF");
+                return malformed_chunk(r, "chunked body must end in CRLF");
         case HTTP_CHUNK_DATA: /* no framing */ break;
         }
         return HTTP_CHUNK_MORE;

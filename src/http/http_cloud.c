@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_cloud.h"
 
+#include "call/service.h"
 #include "http/http_media_type.h"
 
 #include <stdint.h>
@@ -53,6 +54,12 @@ struct error *cloud_check_types(struct http_call *call) {
                         return error_new_text(ERR_INVALID_ARG,
                                               "the request has several Content-Type that differ");
         return NULL;
+}
+
+unsigned cloud_error_status(const struct http_call *call, const struct error *err) {
+        const struct cloud_front *front = call->service->cloud;
+
+        return front != NULL && front->error_status != NULL ? front->error_status(call, err) : 0;
 }
 
 void http_cloud_refuse_path(struct http_call *call) {

@@ -40,6 +40,8 @@ enum cloud_inference {
 struct cloud_front {
         const char *binary_type;   /* static */
         const char *default_model; /* borrowed; "" = none */
+        /* See cloud_error_status(); NULL: the platform expects the usual ones. */
+        unsigned (*error_status)(const struct http_call *call, const struct error *err);
 
         /* SageMaker */
         enum cloud_inference  inference;    /* of /invocations */
@@ -64,6 +66,8 @@ bool cloud_is_binary(const struct cloud_front *cloud, struct str content_type);
 /* Returns the status of an error of inference that the platform expects instead of that of the error's code;
  * 0 = none. The call may be one of any front. */
 unsigned cloud_error_status(const struct http_call *call, const struct error *err);
+/* SageMaker's, for struct cloud_front. */
+unsigned http_sagemaker_error_status(const struct http_call *call, const struct error *err);
 
 /* Reads "infer", "generate" or "generate_stream"; false for another word. */
 bool cloud_inference_find(struct str word, enum cloud_inference *ret);

@@ -279,7 +279,7 @@ static bool has_more(const struct http_conn *c) {
         return c->in_at < c->in_len || conn_has_unread(c->net);
 }
 
-static void hold(struct http_conn *c, struct buf *b) {
+static void hold_buf(struct http_conn *c, struct buf *b) {
         struct http_out *out = &c->out;
 
         if (out->n_held < HTTP_HELD_BUFS)
@@ -293,7 +293,7 @@ static void hold_parts(struct http_conn *c, const struct http_part *parts, size_
                 c->out.more_held = arena_alloc(&c->call.arena, n * sizeof(struct buf *));
         for (size_t i = 0; i < n; i++)
                 if (parts[i].buf != NULL)
-                        hold(c, parts[i].buf);
+                        hold_buf(c, parts[i].buf);
 }
 
 static void release_held(struct http_conn *c) {
@@ -1150,6 +1150,13 @@ static bool check_budget(struct http_conn *c) {
         return false;
 }
 
+struct error *http_call_body_too_large(uint64_t bytes, size_t max) {
+        return error_new(ERR_INVALID_ARG,
+                         "request body of %llu bytes exceeds the maximum allowed input size of "
+                         "%zu bytes. Use --http-max-input-size to increase the limit.",
+                         (unsigned long long)bytes, max);
+}
+
 /* Answers a request whose body is too large; for a chunked one, sets its limit. */
 static bool check_body(struct http_conn *c) {
         const struct http_limits      *limits = &c->server->options.limits;
@@ -1351,7 +1358,7 @@ static void free_conn(struct http_conn *c) {
         net_shard_conn_gone(shard);
 }
 
-static bool step(struct http_conn *c) {
+static bool step_conn(struct http_conn *c) {
         if (c->net == NULL || conn_is_closing(c->net))
                 return false;
         switch (c->state) {
@@ -1391,7 +1398,7 @@ static void run_conn(struct http_conn *c) {
         if (c->is_running)
                 return;
         c->is_running = true;
-        while (may_step(c) && step(c))
+        while (may_step(c) && step_conn(c))
                 ;
         c->is_running = false;
         if (c->net != NULL && turns_is_waiting(&c->turn))

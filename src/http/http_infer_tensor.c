@@ -86,7 +86,7 @@ static struct error *too_deep(void) {
                          JSON_MAX_DEPTH);
 }
 
-static struct error *explain(enum json_tensor_status status, enum json_element element) {
+static struct error *tensor_error(enum json_tensor_status status, enum json_element element) {
         switch (status) {
         case JSON_TENSOR_TOO_MANY: return too_many();
         case JSON_TENSOR_TOO_FEW: return too_few();
@@ -135,7 +135,7 @@ static struct error *read_numbers(struct http_infer_decoder *d, struct json_read
         if (status == JSON_TENSOR_OK && n_possible < n)
                 status = JSON_TENSOR_TOO_FEW;
         in->bytes = str_range(room, room_bytes);
-        return explain(status, element);
+        return tensor_error(status, element);
 }
 
 struct string_writer {

@@ -37,8 +37,8 @@ static void delete_page(void *metrics) {
 }
 
 /* A small page is answered however little room there is. */
-static struct buf *hold(struct TRITONSERVER_Metrics *metrics, size_t len,
-                        struct byte_budget *budget) {
+static struct buf *hold_page(struct TRITONSERVER_Metrics *metrics, size_t len,
+                             struct byte_budget *budget) {
         struct buf *holder;
 
         if (budget == NULL || len > BYTE_BUDGET_SMALL)
@@ -118,7 +118,7 @@ static void answer_kind(struct http_call *calls, enum page_kind kind) {
         struct buf                  *holder = NULL;
 
         if (err == NULL)
-                holder = hold(metrics, page.len, buf_pool_budget(pool));
+                holder = hold_page(metrics, page.len, buf_pool_budget(pool));
         if (holder != NULL) {
                 answer_all(calls, kind, page, holder);
                 return;

@@ -194,7 +194,7 @@ static const char *code_of(const struct pending_openai *p, const struct error *e
 }
 
 /* Answers a request that has no other answer; takes the error. */
-static void refuse(struct pending_openai *p, struct error *err) {
+static void refuse_request(struct pending_openai *p, struct error *err) {
         struct http_call *http = p->http;
         bool              is_large = http->body.len > http->service->max_input_bytes;
         const char       *code = code_of(p, err);
@@ -286,7 +286,7 @@ static void cancel_runs(struct pending_openai *p) {
 }
 
 /* Takes the error. The other inferences of the request are cancelled, since their results are not needed. */
-static void fail(struct pending_openai *p, struct error *err) {
+static void fail_inferences(struct pending_openai *p, struct error *err) {
         if (p->has_begun) {
                 strbuf_clear(&p->text);
                 openai_answer_put_failure(status_of(err), err->message, &p->text);
@@ -401,7 +401,7 @@ static void on_deadline(struct loop_timer *t) {
         loop_timer_cancel(&p->heartbeat);
         err = p->has_failed ? NULL : late_error(p);
         if (err != NULL && p->has_begun) {
-                fail(p, err);
+                fail_inferences(p, err);
         } else if (err != NULL) {
                 send_refusal(p, err);
                 error_free(err);
@@ -467,7 +467,7 @@ static void send_answer(struct loop_work *work) {
                                           .n_parts = 1 };
 
         if (p->failure != NULL) {
-                refuse(p, STEAL(p->failure));
+                refuse_request(p, STEAL(p->failure));
                 return;
         }
         measure_end(p);
@@ -494,7 +494,7 @@ static void end_request(struct pending_openai *p) {
         if (p->is_late)
                 end_late(p);
         else if (p->failure != NULL)
-                refuse(p, STEAL(p->failure));
+                refuse_request(p, STEAL(p->failure));
         else if (p->request.is_stream)
                 end_stream(p);
         else
@@ -551,7 +551,7 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         err = take_response(run, response);
         arena_reset(&p->scratch);
         if (err != NULL) {
-                fail(p, err);
+                fail_inferences(p, err);
                 return;
         }
         if (!p->request.is_stream)
@@ -571,8 +571,8 @@ static void on_done(struct infer_call *c) {
 
         if (!has_ended(p)) {
                 if (p->vectors != NULL && run->vectors_of == NULL)
-                        fail(p, error_new(ERR_INTERNAL, "model '%s' gave no embedding",
-                                          p->model.name));
+                        fail_inferences(p, error_new(ERR_INTERNAL, "model '%s' gave no embedding",
+                                                     p->model.name));
                 else if (p->vectors == NULL)
                         openai_answer_end_part(&p->answer, &run->state, &p->text);
         }
@@ -699,7 +699,7 @@ static void start_runs(struct pending_openai *p) {
                 err = infer_call_start(&p->runs[i]->call, trace_of(p, i));
                 if (err != NULL) {
                         p->n_running--;
-                        fail(p, err);
+                        fail_inferences(p, err);
                 }
         }
         drop_running(p);
@@ -747,7 +747,7 @@ static void on_rendered(struct infer_call *c) {
         if (err == NULL)
                 err = fill_runs(p);
         if (err != NULL) {
-                refuse(p, err);
+                refuse_request(p, err);
                 return;
         }
         arm_deadline(p);
@@ -842,7 +842,7 @@ static void start_request(struct pending_openai *p) {
         }
         err = infer_call_start(&p->render->call, NULL);
         if (err != NULL)
-                refuse(p, err);
+                refuse_request(p, err);
 }
 
 static void run_reading(struct loop_work *work) {
@@ -858,7 +858,7 @@ static void on_reading(struct loop_work *work) {
         if (p->failure == NULL && (work->is_cancelled || p->http->is_aborted))
                 p->failure = error_new_text(ERR_CANCELLED, "the client has gone");
         if (p->failure != NULL)
-                refuse(p, STEAL(p->failure));
+                refuse_request(p, STEAL(p->failure));
         else
                 start_request(p);
 }
@@ -890,7 +890,7 @@ static void post(struct http_call *http, enum openai_endpoint endpoint) {
         }
         err = read_request(p);
         if (err != NULL)
-                refuse(p, err);
+                refuse_request(p, err);
         else
                 start_request(p);
 }

@@ -16,15 +16,15 @@
 /* ---- the head ---- */
 
 /* Copies to `at`, whose memory was measured before; returns the end of the copy. */
-static char *put(char *at, const char *bytes, size_t len) {
+static char *put_chars(char *at, const char *bytes, size_t len) {
         memcpy(at, bytes, len);
         return at + len;
 }
 
-#define PUT_LIT(at, literal) put((at), (literal), sizeof(literal) - 1)
+#define PUT_LIT(at, literal) put_chars((at), (literal), sizeof(literal) - 1)
 
 static char *put_text(char *at, const char *text) {
-        return put(at, text, strlen(text));
+        return put_chars(at, text, strlen(text));
 }
 
 static char *put_u64(char *at, uint64_t value) {
@@ -35,7 +35,7 @@ static char *put_u64(char *at, uint64_t value) {
                 *--first = (char)('0' + value % 10);
                 value /= 10;
         } while (value > 0);
-        return put(at, first, (size_t)(digits + sizeof(digits) - first));
+        return put_chars(at, first, (size_t)(digits + sizeof(digits) - first));
 }
 
 /* Replaces CR, LF and NUL by blanks, so that a value from a peer or a model cannot start a line. */
@@ -99,10 +99,10 @@ char *http_reply_print_head(const struct http_reply *reply, const struct http_fr
                             char *at) {
         at = put_status(at, reply->status);
         at = PUT_LIT(at, "Content-Type: ");
-        at = put(at, f->content_type.ptr, f->content_type.len);
+        at = put_chars(at, f->content_type.ptr, f->content_type.len);
         at = PUT_LIT(at, "\r\n");
         for (size_t i = 0; i < reply->n_headers; i++) {
-                at = put(at, reply->headers[i].name.ptr, reply->headers[i].name.len);
+                at = put_chars(at, reply->headers[i].name.ptr, reply->headers[i].name.len);
                 at = PUT_LIT(at, ": ");
                 at = put_value(at, reply->headers[i].value);
                 at = PUT_LIT(at, "\r\n");

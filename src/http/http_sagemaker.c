@@ -171,8 +171,8 @@ static void invoke(struct http_call *call) {
         http_infer_post(call);
 }
 
-unsigned cloud_error_status(const struct http_call *call, const struct error *err) {
-        if (front_of(call) == NULL || call->route == NULL || call->route->handler != invoke)
+unsigned http_sagemaker_error_status(const struct http_call *call, const struct error *err) {
+        if (call->route == NULL || call->route->handler != invoke)
                 return 0;
         /* The platform unloads another model then. The error of a wrong request quotes the client. */
         if (err->code != ERR_INVALID_ARG && hosted_models_tells_no_memory(err->message))

@@ -43,13 +43,19 @@ static struct cancel_watch *find_locked(const struct response_stream *stream) {
         return NULL;
 }
 
-void cancel_watch_call_all(struct response_stream *stream) {
+static void call_all(struct response_stream *stream) {
         struct cancel_watch *w;
 
         mutex_lock(&all.lock);
         while ((w = find_locked(stream)) != NULL)
                 call_locked(w);
         mutex_unlock(&all.lock);
+}
+
+void cancel_watch_cancel(struct response_stream *stream) {
+        response_stream_cancel(stream);
+        if ((atomic_load(&stream->marks) & STREAM_IS_WATCHED) != 0)
+                call_all(stream);
 }
 
 struct cancel_watch *cancel_watch_new(struct response_stream *stream, cancel_watch_fn call,

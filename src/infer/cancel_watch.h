@@ -19,5 +19,5 @@ struct cancel_watch *cancel_watch_new(struct response_stream *stream, cancel_wat
 /* Waits for the end of a running call: `userp` is not used afterwards. NULL is fine. */
 void cancel_watch_free(struct cancel_watch *watch);
 
-/* Called by response_stream_cancel(), after the flag was set. */
-void cancel_watch_call_all(struct response_stream *stream);
+/* Cancels an inference: sets its flag, and calls its watches. */
+void cancel_watch_cancel(struct response_stream *stream);

@@ -41,7 +41,7 @@ static bool is_selected(const struct selection *s, const struct request_input *i
 }
 
 /* False on overflow. */
-static bool measure(struct selection *s) {
+static bool measure_copies(struct selection *s) {
         for (const struct request_input *in = s->req->first_input; in != NULL; in = in->next)
                 for (const struct input_chunk *c = in->first_chunk; c != NULL; c = c->next) {
                         size_t n = c->attributes.byte_size;
@@ -122,7 +122,7 @@ static struct error *copy_selected(struct selection *s, uint64_t start_ns) {
         struct error       *err;
         bool                is_pinned;
 
-        if (!measure(s))
+        if (!measure_copies(s))
                 return out_of_memory(req);
         if (s->n == 0)
                 return NULL;

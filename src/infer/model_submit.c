@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "infer/cancel_watch.h"
 #include "infer/host_inputs.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
@@ -28,7 +29,7 @@ static inline struct error *begin_stream(struct request *req) {
 
                 TRY(request_renew_stream(req));
                 if (was_cancelled)
-                        response_stream_cancel(req->stream);
+                        cancel_watch_cancel(req->stream);
         }
         req->stream->start_ns = req->times.request_start_ns;
         return NULL;
@@ -41,7 +42,7 @@ static COLD void log_arrival(const struct request *req) {
 }
 
 /* Checks the request and begins its stream. */
-static inline struct error *prepare(struct request *req, uint64_t now_ns) {
+static inline struct error *prepare_submission(struct request *req, uint64_t now_ns) {
         req->times.request_start_ns = now_ns;
         if (req->trace != NULL)
                 trace_report(req->trace, TRACE_REQUEST_START, req->times.request_start_ns);
@@ -103,7 +104,7 @@ struct error *model_submit_at(struct request *req, uint64_t now_ns) {
                 return model_submit_in_use();
         if (needs_routing(req->model))
                 TRY(model_generations_route(req));
-        err = prepare(req, now_ns);
+        err = prepare_submission(req, now_ns);
         if (err == NULL)
                 err = submit_prepared(req);
         return err == NULL ? NULL : not_submitted(req, err);
@@ -150,7 +151,7 @@ void model_submit_all(struct request *const *requests, uint32_t n, struct error 
                                 ret_errors[i] = model_submit_in_use();
                                 continue;
                         }
-                        ret_errors[i] = prepare(requests[i], clock_now_ns());
+                        ret_errors[i] = prepare_submission(requests[i], clock_now_ns());
                         if (ret_errors[i] != NULL) {
                                 host_inputs_return(requests[i]);
                                 continue;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "infer/cancel_watch.h"
 #include "infer/host_inputs.h"
 #include "infer/model.h"
 #include "infer/request_memory.h"
@@ -208,24 +209,6 @@ void request_remove_all_outputs(struct request *req) {
         req->n_outputs = 0;
 }
 
-struct error *request_error(const struct request *req, enum error_code code, const char *format,
-                            ...) {
-        va_list args;
-        char   *text = NULL;
-
-        va_start(args, format);
-        int len = vasprintf(&text, format, args);
-        va_end(args);
-        if (len < 0)
-                return error_new(ERR_INTERNAL, "out of memory");
-
-        struct error *err = error_new(code, "[request id: %s] %s",
-                                      *req->id != '\0' ? req->id : "<id_unknown>", text);
-
-        free(text);
-        return err;
-}
-
 struct error *request_renew_stream(struct request *req) {
         struct response_stream *stream = response_stream_renew(req->stream);
 
@@ -251,7 +234,7 @@ void request_cancel(struct request *req) {
         /* Both accesses are sequentially consistent. A scheduler that takes the request at the same
          * time writes the state and then reads the flag, so one of the two sees the other. The model
          * is read only after the state is PENDING: before, the request may be bound to another model. */
-        response_stream_cancel(req->stream);
+        cancel_watch_cancel(req->stream);
         if (atomic_load(&req->state) == REQUEST_PENDING)
                 req->model->scheduler->ops->cancel(req->model->scheduler, req);
 }

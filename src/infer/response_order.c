@@ -96,7 +96,7 @@ static bool take_locked(struct response_order *order, struct delivery *ret) {
 }
 
 /* Delivers all items that are ready. One thread at a time delivers; others only add. */
-static void deliver(struct response_order *order) {
+static void deliver_responses(struct response_order *order) {
         mutex_lock(&order->lock);
         if (!order->is_delivering) {
                 struct delivery d;
@@ -125,7 +125,7 @@ void response_ticket_unref(struct response_ticket *ticket) {
                 list_remove(&ticket->node);
         mutex_unlock(&order->lock);
         free(ticket);
-        deliver(order);
+        deliver_responses(order);
         response_order_unref(order);
 }
 
@@ -149,7 +149,7 @@ bool response_ticket_send(struct response_ticket *ticket, struct response *respo
         if ((flags & RESPONSE_FINAL) != 0)
                 ticket->has_ended = true;
         mutex_unlock(&order->lock);
-        deliver(order);
+        deliver_responses(order);
         response_order_unref(order);
         return true;
 }
@@ -173,6 +173,6 @@ void response_ticket_send_flags(struct response_ticket *ticket, const struct res
                 (struct delivery){ s->on_response, s->on_response_userp, NULL, flags, ticket };
         ticket->has_ended = true;
         mutex_unlock(&order->lock);
-        deliver(order);
+        deliver_responses(order);
         response_order_unref(order);
 }

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
-#include "infer/cancel_watch.h"
 #include "infer/infer_thread.h"
 #include "infer/response.h"
 
@@ -40,7 +39,7 @@ uint64_t response_share_held(const struct response_share *h) {
 }
 
 /* The budget has been charged for the whole pieces of n_charged: who passes the border of one charges it. */
-static void charge(struct response_share *h, uint64_t n_bytes) {
+static void charge_share(struct response_share *h, uint64_t n_bytes) {
         uint64_t before = atomic_fetch_add_explicit(&h->n_charged, n_bytes, memory_order_relaxed);
         uint64_t n_pieces = (before + n_bytes) / PIECE_BYTES - before / PIECE_BYTES;
 
@@ -236,7 +235,7 @@ static bool is_worth_waking(const struct response_window *w) {
 }
 
 /* The caller holds the stream: the call may drop the creator's reference. */
-static void wake(struct response_stream *s) {
+static void wake_backend(struct response_stream *s) {
         struct response_window *w = s->window;
         response_room_fn        call = NULL;
         void                   *userp = NULL;
@@ -258,9 +257,7 @@ static void wake(struct response_stream *s) {
 void response_stream_cancel(struct response_stream *s) {
         atomic_store(&s->is_cancelled, true);
         if (s->window != NULL)
-                wake(s);
-        if ((atomic_load(&s->marks) & STREAM_IS_WATCHED) != 0)
-                cancel_watch_call_all(s);
+                wake_backend(s);
 }
 
 /* Other inferences may use up the bound of all windows before the creator does what it was promised. */
@@ -325,7 +322,7 @@ void response_stream_enter_window(struct response_stream *s, uint64_t n_bytes, b
         atomic_fetch_add(&w->n_responses, 1);
         atomic_fetch_add(&w->n_bytes, n_bytes);
         if (w->limits.share != NULL)
-                charge(w->limits.share, n_bytes + w->limits.beside_bytes);
+                charge_share(w->limits.share, n_bytes + w->limits.beside_bytes);
 }
 
 void response_stream_add_bytes_to_window(struct response_stream *s, uint64_t n_bytes) {
@@ -354,5 +351,5 @@ void response_stream_leave_window(struct response_stream *s, uint64_t n_bytes, u
         atomic_fetch_sub(&w->n_bytes, n_bytes + n_added);
         atomic_fetch_sub(&w->n_responses, 1);
         if (atomic_load(&w->n_waiting) > 0)
-                wake(s);
+                wake_backend(s);
 }

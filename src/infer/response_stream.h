@@ -125,7 +125,7 @@ static inline void response_stream_unref(struct response_stream *s) {
                 response_stream_free(s);
 }
 
-void response_stream_cancel(struct response_stream *s);
+void response_stream_cancel(struct response_stream *s); /* without the watches */
 
 static inline bool response_stream_is_cancelled(const struct response_stream *s) {
         return atomic_load_explicit(&s->is_cancelled, memory_order_acquire);

@@ -21,8 +21,8 @@ bool request_renew(struct request *req, const struct model *model) {
 }
 
 /* Whether the model accepts the tensor. A false answer only means that the full check must decide. */
-static bool fits(const struct model_io *io, uint32_t n_batch, enum data_type type,
-                 const int64_t *dims, uint32_t n_dims, uint64_t n_bytes) {
+static bool fits_tensor(const struct model_io *io, uint32_t n_batch, enum data_type type,
+                        const int64_t *dims, uint32_t n_dims, uint64_t n_bytes) {
         uint64_t expected = data_type_size(type);
 
         if (type != io->type || expected == 0 || io->has_reshape || io->is_shape_tensor ||
@@ -46,7 +46,7 @@ bool request_replace_input(struct request *req, struct request_input *in, enum d
         uint32_t max_batch = req->model->io->max_batch_size;
 
         if (in->n_chunks != 1 || in->only_chunk.host_policy != NULL ||
-            !fits(in->io, max_batch > 0, type, dims, n_dims, attributes->byte_size))
+            !fits_tensor(in->io, max_batch > 0, type, dims, n_dims, attributes->byte_size))
                 return false;
         if (max_batch > 0) {
                 if (dims[0] > (int64_t)max_batch ||

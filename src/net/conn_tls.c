@@ -492,7 +492,7 @@ static bool read_some(struct conn *c) {
         return false;
 }
 
-static bool step(struct conn *c) {
+static bool step_tls(struct conn *c) {
         switch (c->tls->state) {
         case CONN_TLS_HANDSHAKE: return handshake_step(c);
         case CONN_TLS_OPEN: return read_some(c);
@@ -535,7 +535,7 @@ static void run_steps(struct conn *c, struct str records) {
         t->was_active = true;
         t->is_running_steps = true;
         tls_session_feed(t->session, records);
-        while (c->is_reading && !c->is_closing && !t->is_blocked && step(c))
+        while (c->is_reading && !c->is_closing && !t->is_blocked && step_tls(c))
                 ;
         t->is_running_steps = false;
         left = t->state == CONN_TLS_LINGER ? 0 : tls_session_unread_bytes(t->session);

@@ -427,9 +427,9 @@ static void trim_memory(struct loop *l, bool is_quiet) {
         if (is_quiet && (l->was_busy || l->n_ended_conns >= TRIM_ENDED_CONNS)) {
                 mem_trim();
                 l->n_ended_conns = 0;
-        } else if (is_quiet) {
-                heap_end_trim(); /* one large page of metrics or index makes no loop busy */
         }
+        if (is_quiet)
+                heap_end_trim(); /* also alone: one large page of metrics or index makes no loop busy */
         l->was_busy = !is_quiet;
 }
 

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "net/tls_types.h"
 
-#include <arpa/inet.h>
 #include <string.h>
 
 /* Four times the size of a bundle of all public authorities. */
@@ -251,12 +250,6 @@ struct error *tls_context_reload(struct tls_context *t) {
 }
 
 /* ---- clients ---- */
-
-bool tls_is_address(const char *host) {
-        unsigned char room[sizeof(struct in6_addr)];
-
-        return inet_pton(AF_INET, host, room) == 1 || inet_pton(AF_INET6, host, room) == 1;
-}
 
 static struct error *read_trusted(SSL_CTX *native, const struct tls_client_options *o) {
         if (o->root_path == NULL) {

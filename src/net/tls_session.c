@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "net/tls_types.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <string.h>
 
@@ -88,6 +89,12 @@ static void on_step(const SSL *native, int where, int value) {
 }
 
 /* ---- the session ---- */
+
+bool tls_is_address(const char *host) {
+        unsigned char room[sizeof(struct in6_addr)];
+
+        return inet_pton(AF_INET, host, room) == 1 || inet_pton(AF_INET6, host, room) == 1;
+}
 
 static SSL_CTX *ref_native(struct tls_context *t) {
         MUTEX_GUARD(&t->lock);

@@ -30,7 +30,7 @@ static size_t place_of(const struct batch_table *t, uint64_t batch_size) {
         return low;
 }
 
-static bool grow(struct batch_table *t) {
+static bool grow_table(struct batch_table *t) {
         size_t              cap = MAX(FIRST_CAP, t->cap * 2);
         struct batch_stats *items;
 
@@ -53,7 +53,7 @@ struct batch_stats *batch_table_at(struct batch_table *t, uint64_t batch_size) {
                 return &t->items[at];
         at = place_of(t, batch_size);
         if (at == t->n || t->items[at].batch_size != batch_size) {
-                if (!grow(t))
+                if (!grow_table(t))
                         return NULL;
                 memmove(&t->items[at + 1], &t->items[at], (t->n - at) * sizeof(*t->items));
                 t->items[at] = (struct batch_stats){ .batch_size = batch_size };

@@ -159,13 +159,6 @@ static bool is_reason(struct str reason) {
                !str_equal_nocase(reason, STR_LIT("null"));
 }
 
-void openai_answer_count_reason(struct openai_answer *a, struct str reason) {
-        a->n_ended++;
-        a->n_stopped += STR_IS(reason, "stop");
-        a->n_cut += STR_IS(reason, "length");
-        a->n_called += STR_IS(reason, "tool_calls");
-}
-
 static bool calls_tool(const struct openai_answer *a) {
         return a->q->tool.name.ptr != NULL;
 }
@@ -176,7 +169,7 @@ static void end_choice(struct openai_answer *a, struct openai_choice *c, struct 
         memcpy(c->reason, reason.ptr, reason.len);
         c->reason[reason.len] = '\0';
         c->has_ended = true;
-        openai_answer_count_reason(a, reason);
+        openai_object_count_reason(a, reason);
 }
 
 /* The model reported no reason. */
@@ -319,8 +312,8 @@ static struct error *wrap_list(struct str list, struct arena *scratch, struct st
         return NULL;
 }
 
-static struct error *collect(struct openai_answer *a, struct openai_choice *c, struct str text,
-                             struct str logprobs) {
+static struct error *collect_choice(struct openai_answer *a, struct openai_choice *c,
+                                    struct str text, struct str logprobs) {
         size_t before = c->text.cap + c->logprobs.cap;
 
         strbuf_put(&c->text, text.ptr, text.len);
@@ -352,7 +345,8 @@ static struct error *add_choice(struct openai_answer *a, uint32_t index, struct 
         if (is_reason(reason))
                 end_choice(a, c, reason);
         if (!a->q->is_stream)
-                return collect(a, c, text, a->q->wants_logprobs ? logprobs : str_range(NULL, 0));
+                return collect_choice(a, c, text,
+                                      a->q->wants_logprobs ? logprobs : str_range(NULL, 0));
         p.text = openai_hold_pass(&c->hold, text, c->has_ended, &a->joined);
         if (a->q->wants_logprobs)
                 TRY(wrap_list(logprobs, scratch, &p.logprobs));

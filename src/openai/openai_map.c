@@ -622,7 +622,7 @@ static struct error *check_lora(const struct part_map *p) {
                             p->map->model->name, STR_ARG(q->lora));
 }
 
-static struct error *fill(const struct part_map *p, const struct openai_part *part) {
+static struct error *fill_inputs(const struct part_map *p, const struct openai_part *part) {
         TRY(check_lora(p));
         switch (p->map->model->format) {
         case OPENAI_FORMAT_VLLM:
@@ -641,7 +641,7 @@ struct error *openai_map_fill(const struct openai_map *map, const struct openai_
         struct error         *err;
 
         infer_request_init(ret);
-        err = fill(&p, part);
+        err = fill_inputs(&p, part);
         if (err != NULL)
                 infer_request_done(ret);
         return err;

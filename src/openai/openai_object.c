@@ -39,6 +39,13 @@ static bool has_content(struct json_reader *r) {
         return found;
 }
 
+void openai_object_count_reason(struct openai_answer *a, struct str reason) {
+        a->n_ended++;
+        a->n_stopped += STR_IS(reason, "stop");
+        a->n_cut += STR_IS(reason, "length");
+        a->n_called += STR_IS(reason, "tool_calls");
+}
+
 /* Counts a choice that ends, and notices text. */
 static void look_at_choice(struct openai_answer *a, struct json_reader *r) {
         struct str key, value;
@@ -56,7 +63,7 @@ static void look_at_choice(struct openai_answer *a, struct json_reader *r) {
                 if (STR_IS(key, "text"))
                         a->has_text = !STR_IS(value, "\"\"") || a->has_text;
                 else if (STR_IS(key, "finish_reason") && value.len >= 2 && value.ptr[0] == '"')
-                        openai_answer_count_reason(a, str_range(value.ptr + 1, value.len - 2));
+                        openai_object_count_reason(a, str_range(value.ptr + 1, value.len - 2));
         }
 }
 
@@ -129,7 +136,8 @@ static enum error_code code_of(struct str type) {
         return ERR_INTERNAL;
 }
 
-static struct error *refusal(struct openai_answer *a, struct str error, struct arena *scratch) {
+static struct error *refusal_of_object(struct openai_answer *a, struct str error,
+                                       struct arena *scratch) {
         struct str    code = json_find_text(error, "code", scratch);
         struct str    message = json_find_text(error, "message", scratch);
         struct str    type = json_find_text(error, "type", scratch);
@@ -251,7 +259,7 @@ struct error *openai_object_add(struct openai_answer *a, struct str object, stru
 
         TRY(read_members(a, object, scratch, &o));
         if (o.error.ptr != NULL && o.error.ptr[0] == '{')
-                return refusal(a, o.error, scratch);
+                return refusal_of_object(a, o.error, scratch);
         count_usage(a, &o);
         if (!a->q->is_stream) {
                 if (a->object.len > 0)

@@ -15,4 +15,4 @@ struct error *openai_object_add(struct openai_answer *a, struct str object, stru
                                 struct strbuf *out) NODISCARD;
 
 /* Counts a choice that ended, by its reason. */
-void openai_answer_count_reason(struct openai_answer *a, struct str reason);
+void openai_object_count_reason(struct openai_answer *a, struct str reason);

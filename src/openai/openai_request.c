@@ -36,7 +36,7 @@ struct member_rule {
         double      min, max;
 };
 
-static void *place(struct body_reader *r, const struct member_rule *rule) {
+static void *member_place(struct body_reader *r, const struct member_rule *rule) {
         return (char *)r->q + rule->at;
 }
 
@@ -53,7 +53,7 @@ static struct error *wrong_type(struct body_reader *r, const char *name, const c
 }
 
 static struct error *read_number(struct body_reader *r, const struct member_rule *rule) {
-        struct openai_number *to = place(r, rule);
+        struct openai_number *to = member_place(r, rule);
         struct json_reader    before = r->json;
         struct json_number    number;
         struct str            text;
@@ -71,7 +71,7 @@ static struct error *read_number(struct body_reader *r, const struct member_rule
 
 /* Integers may be written as decimals, as some clients do: 16.0. */
 static struct error *read_integer(struct body_reader *r, const struct member_rule *rule) {
-        struct openai_number *to = place(r, rule);
+        struct openai_number *to = member_place(r, rule);
         struct openai_number  before = *to;
 
         if (json_peek(&r->json) != JSON_NUMBER)
@@ -87,7 +87,7 @@ static struct error *read_integer(struct body_reader *r, const struct member_rul
 
 /* Seeds have up to 63 bits, more than a double holds. */
 static struct error *read_seed(struct body_reader *r, const struct member_rule *rule) {
-        struct openai_number *to = place(r, rule);
+        struct openai_number *to = member_place(r, rule);
         struct json_reader    before = r->json;
         struct json_number    number;
 
@@ -103,7 +103,7 @@ static struct error *read_seed(struct body_reader *r, const struct member_rule *
 }
 
 static struct error *read_flag(struct body_reader *r, const struct member_rule *rule) {
-        bool *to = place(r, rule);
+        bool *to = member_place(r, rule);
 
         if (json_peek(&r->json) != JSON_BOOL)
                 return wrong_type(r, rule->name, "true or false");
@@ -141,7 +141,7 @@ static struct error *read_nothing(struct body_reader *r, const struct member_rul
 }
 
 static struct error *read_json(struct body_reader *r, const struct member_rule *rule) {
-        *(struct str *)place(r, rule) = json_skip(&r->json);
+        *(struct str *)member_place(r, rule) = json_skip(&r->json);
         return NULL;
 }
 

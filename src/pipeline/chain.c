@@ -102,7 +102,7 @@ static void submit_all(struct scheduler *s, struct request *const *requests, uin
                 ret_errors[i] = submit_to_chain(s, requests[i]);
 }
 
-static void cancel(struct scheduler *s, struct request *req) {
+static void cancel_chain(struct scheduler *s, struct request *req) {
         struct chain *c = self_of(s);
 
         if (is_for_model_alone(c, req))
@@ -208,7 +208,7 @@ struct scheduler *chain_new(const struct chain_options *o) {
         static const struct scheduler_ops ops = {
                 .submit = submit_to_chain,
                 .submit_all = submit_all,
-                .cancel = cancel,
+                .cancel = cancel_chain,
                 .released = released,
                 .add_executor = add_executor,
                 .remove_executor = remove_executor,

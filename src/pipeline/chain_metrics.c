@@ -109,31 +109,31 @@ struct metric *chain_metrics_open_handoff(struct chain_metrics *m, const char *f
         return find_or_open(m, mem_printf("edge %s\n%s", from, to), &f, labels);
 }
 
-static void count(struct metric *metric, double by) {
+static void count_metric(struct metric *metric, double by) {
         if (metric != NULL)
                 error_free(metric_increment(metric, by));
 }
 
 void chain_metrics_count_begin(struct chain_metrics *m) {
-        count(m->in_flight, 1);
+        count_metric(m->in_flight, 1);
 }
 
 void chain_metrics_count_success(struct chain_metrics *m, uint64_t took_ns) {
         atomic_fetch_add_explicit(&m->n_success, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&m->success_ns, took_ns, memory_order_relaxed);
-        count(m->in_flight, -1);
-        count(m->success, 1);
-        count(m->duration, (double)(took_ns / NS_PER_US));
+        count_metric(m->in_flight, -1);
+        count_metric(m->success, 1);
+        count_metric(m->duration, (double)(took_ns / NS_PER_US));
 }
 
 void chain_metrics_count_failure(struct chain_metrics *m, struct metric *failure,
                                  uint64_t took_ns) {
         atomic_fetch_add_explicit(&m->n_failure, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&m->failure_ns, took_ns, memory_order_relaxed);
-        count(m->in_flight, -1);
-        count(failure, 1);
+        count_metric(m->in_flight, -1);
+        count_metric(failure, 1);
 }
 
 void chain_metrics_count_handoff(struct metric *handoff, uint64_t took_ns) {
-        count(handoff, (double)took_ns / (double)NS_PER_US);
+        count_metric(handoff, (double)took_ns / (double)NS_PER_US);
 }

@@ -45,7 +45,7 @@ static struct error *submit_to_ensemble(struct scheduler *s, struct request *req
         return err;
 }
 
-static void cancel(struct scheduler *s, struct request *req) {
+static void cancel_ensemble(struct scheduler *s, struct request *req) {
         runner_cancel(&self_of(s)->runner, req);
 }
 
@@ -86,7 +86,7 @@ struct error *ensemble_new(struct model *model, struct step_models_holder *steps
                            struct step_memory *memory, struct scheduler **ret) {
         static const struct scheduler_ops ops = {
                 .submit = submit_to_ensemble,
-                .cancel = cancel,
+                .cancel = cancel_ensemble,
                 .complete_answer = complete_answer,
                 .drain = drain_ensemble,
                 .free = ensemble_free,

@@ -97,7 +97,7 @@ static struct error *move_input(struct step_run *s, const void *from, int from_d
         struct error       *err;
 
         if (m == NULL)
-                return run_request_no_memory(s);
+                return run_no_memory(s);
         err = copy_input(s, from, from_device, bytes, m);
         if (err != NULL) {
                 free(m);

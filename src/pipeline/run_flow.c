@@ -78,6 +78,8 @@ static void drop_user(struct kept_outputs *k) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* Lists a step whose inputs are present. The driver starts it when it has taken all news: a step that ends at
+ * once would otherwise call back into the flow in the middle of a change. */
 static void open_step(struct step_run *s) {
         struct run         *run = s->run;
         struct ready_steps *ready = &run->ready;
@@ -245,6 +247,8 @@ static void set_outputs(struct step_run *s, struct frame *to, const struct kept_
                         likely = v->output->next;
                 value_is_set(to, l->tensor);
         }
+        /* The line opens the next stage, not its tensors, which have no readers in a plan of a chain: so a
+         * stage that reads nothing of this one also comes after it. */
         if (s->run->plan->is_chain && s->run->error == NULL)
                 open_step(s + 1);
 }
@@ -291,6 +295,8 @@ static struct error *take_response(struct step_run *s, struct response *response
 static inline void use_response(struct step_run *s, struct response *response) {
         struct error *err;
 
+        /* After a failure no tensor becomes present, so that no further step opens; those that are open still
+         * end by themselves. */
         if (s->run->error == NULL) {
                 err = take_response(s, response);
                 if (err == NULL)
@@ -345,6 +351,8 @@ static void skip_readers(struct step_run *ended) {
         const struct plan_stream *stream = &f->run->plan->streams[f->stream];
 
         set_never(f, ended->plan);
+        /* One pass is enough, because the steps of a stream come after those that they read from: a skipped
+         * step has marked its outputs before its own readers are looked at. */
         for (uint32_t i = 0; i < stream->n_steps; i++) {
                 struct step_run *s = &f->steps[i];
 
@@ -378,11 +386,15 @@ void flow_end(struct step_run *s) {
         if (s->answer != NULL)
                 use_response(s, STEAL(s->answer));
         list_remove(&s->open_node);
+        /* Not as soon as there is one portion too many: the next steps may open in a moment, and the budget is
+         * an atomic of the whole server. */
         if (run->n_paid > STEPS_PAID_AT_FIRST && run->n_paid > run->n_open + 2 * STEPS_PAID_AT_ONCE)
                 run_memory_give_steps(run);
         compute_sums_merge(&run->sums, &s->sums);
         if (s->n_responses == 0)
                 end_without_response(s);
+        /* Its request has ended, so no code reads these inputs any more. What a decoupled step has sent stays as
+         * long as the frame, because its limit bounds the frames. */
         for (uint32_t i = 0; i < s->plan->n_feeders; i++) {
                 const struct plan_step *feeder = &run->plan->steps[s->plan->feeders[i]];
 
@@ -390,7 +402,7 @@ void flow_end(struct step_run *s) {
                         drop_user(&f->steps[feeder->place].kept);
         }
         run->n_open--;
-        leave_frame(f);
+        leave_frame(f); /* last, since it may free the step */
 }
 
 void flow_sent(struct frame *f) {

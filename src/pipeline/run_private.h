@@ -242,6 +242,11 @@ static inline struct value *link_value(struct frame *f, const struct plan_link *
         return &f->values[link->place];
 }
 
+static inline struct error *run_no_memory(const struct step_run *s) {
+        return error_new(ERR_UNAVAILABLE, "out of memory for a request to model '%s'",
+                         s->plan->model->name);
+}
+
 /* ---- run_flow.c: all functions are called by the driver -------------------------------------- */
 
 /* `f` is memory of frame_bytes(). `parent`: NULL for frame 0. */
@@ -304,8 +309,6 @@ void run_device_free_moved(struct step_run *s);
  * from the outer request. Its owner is the step. NULL: the step has got a failure. */
 struct inner_request *run_request_take(struct step_run *s, const struct inner_request_ops *ops)
         NODISCARD;
-/* "out of memory for a request to model '<m>'" */
-struct error *run_request_no_memory(const struct step_run *s);
 /* Takes the request of a step that has ended. `place` in stream 0 and `may_stay` are those of the step,
  * which may be freed. */
 void run_request_give(struct run *run, uint32_t place, bool may_stay, struct inner_request *inner);

@@ -171,9 +171,8 @@ static struct error *limit_responses(const struct step_run *s, struct request *r
                                           .is_paid = true };
 
         if (s->plan->is_passed_on && s->plan->model->is_decoupled)
-                return response_stream_follow(req->stream, s->run->req->stream)
-                               ? NULL
-                               : run_request_no_memory(s);
+                return response_stream_follow(req->stream, s->run->req->stream) ? NULL
+                                                                                : run_no_memory(s);
         if (!is_decoupled(s->plan))
                 return NULL;
         limits.beside_bytes = (uint32_t)frame_cost(s->run->plan, s->plan->out_stream);
@@ -329,11 +328,6 @@ static void begin_trace(const struct step_run *s, struct request *req) {
                 error_free(trace_free(child));
 }
 
-struct error *run_request_no_memory(const struct step_run *s) {
-        return error_new(ERR_UNAVAILABLE, "out of memory for a request to model '%s'",
-                         s->plan->model->name);
-}
-
 /* The step's request of an earlier run, if it can be used again. */
 static struct inner_request *take_kept(struct step_run *s) {
         struct inner_request **kept = &s->run->kept[s->plan->place];
@@ -360,7 +354,7 @@ static NOINLINE struct inner_request *new_request(struct step_run               
                                                   const struct inner_request_ops *ops) {
         struct inner_request *inner = inner_request_new_borrowing(s->plan->model, ops, s);
 
-        s->failure = inner == NULL ? run_request_no_memory(s) : fill_request(s, inner->request);
+        s->failure = inner == NULL ? run_no_memory(s) : fill_request(s, inner->request);
         if (s->failure == NULL)
                 return inner;
         inner_request_free(inner);

@@ -67,7 +67,7 @@ static void count_chain(const struct run *run, const struct error *why, uint64_t
 }
 
 /* A chain that begins at its own model has no statistics: the model's are those of its first stage. */
-static void count(const struct run *run, const struct error *why) {
+static void count_run(const struct run *run, const struct error *why) {
         uint64_t            now_ns = infer_thread_now(infer_thread_self());
         enum failure_reason reason = FAILURE_OTHER;
 
@@ -117,7 +117,7 @@ static void finish_run(struct run *run) {
 
         hide(run);
         err = last_response(run, &response);
-        count(run, err);
+        count_run(run, err);
         if (err != NULL)
                 err = run_error(run, run->failed, err);
         /* Before the response is sent, so that the client's next request finds the memory free. */
@@ -282,13 +282,13 @@ static NOINLINE enum step_entry enter_limit(struct step_run *s) {
         if (entry == STEP_STOPPED)
                 s->failure = check_may_begin(s->run);
         if (entry == STEP_OUT_OF_MEMORY)
-                s->failure = run_request_no_memory(s);
+                s->failure = run_no_memory(s);
         return entry;
 }
 
 /* Prepares the step's request, to be submitted. NULL: the step has failed or, with *ret_waits, waits; see
  * enter_limit(). */
-static inline struct inner_request *prepare(struct step_run *s, bool *ret_waits) {
+static inline struct inner_request *prepare_step(struct step_run *s, bool *ret_waits) {
         enum step_entry entry = STEP_INSIDE;
 
         *ret_waits = false;
@@ -334,7 +334,7 @@ static void submit_step(struct step_run *s, struct inner_request *inner) {
 static void start_step(struct continuation *c) {
         struct step_run      *s = CONTAINER_OF(c, struct step_run, start);
         bool                  waits;
-        struct inner_request *inner = prepare(s, &waits);
+        struct inner_request *inner = prepare_step(s, &waits);
 
         if (waits)
                 return; /* started later: when there is a place, or when it must not begin any more */
@@ -639,7 +639,7 @@ static void start_alone(struct run *run, struct step_run *s) {
         bool                  waits, has_ended;
 
         run->n_begun++;
-        inner = prepare(s, &waits);
+        inner = prepare_step(s, &waits);
         has_ended = inner == NULL && !waits;
         if (inner != NULL) {
                 struct error *err;
@@ -793,7 +793,7 @@ static struct step_run *prepare_for_group(struct run *run) {
         bool                  waits; /* false: the steps of chains have no limit */
 
         run->n_begun++;
-        inner = prepare(s, &waits);
+        inner = prepare_step(s, &waits);
         if (inner == NULL) {
                 end_step(s);
                 drive(run, false);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static bool fits(struct shape_form config, struct shape_form shape) {
+static bool fits_shape(struct shape_form config, struct shape_form shape) {
         if (config.n_dims != shape.n_dims)
                 return false;
         for (size_t i = 0; i < shape.n_dims; i++)
@@ -17,9 +17,9 @@ enum tensor_bridge tensor_bridge_choose(struct shape_form config, bool has_batch
         if (has_batch == (batch_size != 0))
                 return BRIDGE_NONE;
         if (has_batch)
-                return fits(config, shape) ? BRIDGE_ADD_ONE : BRIDGE_NONE;
-        return batch_size == 1 && shape.n_dims > 0 && !fits(config, shape) ? BRIDGE_DROP_ONE
-                                                                           : BRIDGE_NONE;
+                return fits_shape(config, shape) ? BRIDGE_ADD_ONE : BRIDGE_NONE;
+        return batch_size == 1 && shape.n_dims > 0 && !fits_shape(config, shape) ? BRIDGE_DROP_ONE
+                                                                                 : BRIDGE_NONE;
 }
 
 void tensor_bridge_apply(enum tensor_bridge bridge, struct shape_form shape,

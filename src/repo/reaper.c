@@ -2,6 +2,7 @@
 #include "repo/reaper.h"
 
 #include "base/clock.h"
+#include "base/heap_end.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -120,6 +121,7 @@ static void wait_for_more(struct reaper *r) {
         r->due_ns = r->latest_ns = CLOCK_NEVER;
         mutex_unlock(&r->lock);
         mem_trim();
+        heap_end_trim();
         mutex_lock(&r->lock);
 }
 

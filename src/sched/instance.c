@@ -102,7 +102,7 @@ void instance_join_thread(struct instance *in) {
 
 /* ---- running a batch ------------------------------------------------------------------------- */
 
-static void reserve(struct instance *in, uint32_t n) {
+static void reserve_batch(struct instance *in, uint32_t n) {
         if (n <= in->cap_batch)
                 return;
         in->cap_batch = MAX(n, 16);
@@ -145,7 +145,7 @@ void instance_run(struct instance *in, struct request *first, uint32_t n, bool i
         struct model_stats *stats = first->model->stats;
         uint32_t            at = 0;
 
-        reserve(in, n);
+        reserve_batch(in, n);
         for (struct request *req = first; req != NULL; req = req->queued.next) {
                 begin_request(req);
                 in->batch[at++] = req;
@@ -219,7 +219,7 @@ void instance_run_items(struct instance *in, struct model_stats *stats, bool is_
                         struct execution *ret) {
         uint32_t n = 0;
 
-        reserve(in, in->n_items);
+        reserve_batch(in, in->n_items);
         for (uint32_t i = 0; i < in->n_items; i++) {
                 struct request *req = in->items[i].request;
 

@@ -23,7 +23,7 @@ struct plugin_item *plugin_items_at(const struct plugin_items *t, uint32_t slot)
         return &t->blocks[at / BLOCK_ITEMS]->items[at % BLOCK_ITEMS];
 }
 
-static bool grow(struct plugin_items *t) {
+static bool grow_items(struct plugin_items *t) {
         struct plugin_block **blocks;
         struct plugin_block  *block;
 
@@ -48,7 +48,7 @@ static bool grow(struct plugin_items *t) {
 struct plugin_item *plugin_items_add(struct plugin_items *t) {
         struct plugin_item *item;
 
-        if (t->first_free == 0 && !grow(t))
+        if (t->first_free == 0 && !grow_items(t))
                 return NULL;
         item = plugin_items_at(t, t->first_free);
         t->first_free = item->next_free;

@@ -129,7 +129,7 @@ static int write_input(const struct plugin_init *init) {
 }
 
 /* The program starts with an empty signal mask: the server's threads block some signals. */
-static int spawn(const char *program, const char *path, int input, int stages, pid_t *ret) {
+static int spawn_trial(const char *program, const char *path, int input, int stages, pid_t *ret) {
         char *const argv[] = { (char *)(uintptr_t)program, (char *)(uintptr_t)path, NULL };
         posix_spawn_file_actions_t files;
         posix_spawnattr_t          attributes;
@@ -151,7 +151,7 @@ static int spawn(const char *program, const char *path, int input, int stages, p
 }
 
 /* Reads the stages until the program has ended. Returns false after TRIAL_SECONDS. */
-static bool follow(int from, enum trial_stage *ret_stage) {
+static bool follow_trial(int from, enum trial_stage *ret_stage) {
         uint64_t end_ns = clock_now_ns() + TRIAL_SECONDS * NS_PER_S;
 
         for (;;) {
@@ -172,9 +172,9 @@ static bool follow(int from, enum trial_stage *ret_stage) {
         }
 }
 
-static struct error *judge(const char *path, pid_t child, int from) {
+static struct error *judge_trial(const char *path, pid_t child, int from) {
         enum trial_stage stage = 0;
-        bool             has_ended = follow(from, &stage);
+        bool             has_ended = follow_trial(from, &stage);
         int              status = 0;
         pid_t            ended;
 
@@ -204,10 +204,10 @@ static struct error *run_program(const char *program, const char *path, int inpu
 
         if (pipe2(ends, O_CLOEXEC) != 0)
                 return error_errno(errno, "unable to try scheduler library '%s'", path);
-        failure = spawn(program, path, input, ends[1], &child);
+        failure = spawn_trial(program, path, input, ends[1], &child);
         close(ends[1]);
         err = failure != 0 ? error_errno(failure, "unable to run '%s'", program)
-                           : judge(path, child, ends[0]);
+                           : judge_trial(path, child, ends[0]);
         close(ends[0]);
         return err;
 }

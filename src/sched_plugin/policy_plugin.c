@@ -381,7 +381,7 @@ static void call_enqueue(struct sched_host *h, const sched_item *items, uint32_t
         h->functions->on_enqueue(h->state, items, n);
 }
 
-static void announce(struct sched_host *h, struct request *req) {
+static void announce_request(struct sched_host *h, struct request *req) {
         struct plugin_item *item = plugin_items_add(&h->items);
 
         if (item == NULL) {
@@ -424,7 +424,7 @@ static void announce_all(struct sched_host *h) {
         for (uint64_t i = 0; i < n; i++)
                 waiting[i] = queue_walk_next(&w);
         for (uint64_t i = 0; i < n; i++)
-                announce(h, waiting[i]);
+                announce_request(h, waiting[i]);
         free(waiting);
 }
 
@@ -608,7 +608,7 @@ static void arrived(struct policy *p, const struct sched_view *view, struct requ
         struct sched_host *h = host_of(p);
 
         if (!h->is_given_up) {
-                announce(h, req);
+                announce_request(h, req);
                 update_due(h);
         } else if (h->builtin->ops->arrived != NULL) {
                 h->builtin->ops->arrived(h->builtin, view, req);

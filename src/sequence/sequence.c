@@ -202,8 +202,8 @@ static bool has_id(const struct request *req) {
                                              : req->correlation.number != 0;
 }
 
-static struct error *check(const struct sequence_scheduler *s, const struct request *req,
-                           enum sequence_origin *ret) {
+static struct error *check_sequence(const struct sequence_scheduler *s, const struct request *req,
+                                    enum sequence_origin *ret) {
         *ret = SEQUENCE_OF_CLIENT;
         if (req->batch_size > 1)
                 return error_new(ERR_INVALID_ARG,
@@ -288,7 +288,7 @@ static struct error *sequence_submit(struct scheduler *base, struct request *req
         bool                       is_held;
         AUTO_CHARS                 conflict = NULL;
 
-        TRY(check(s, req, &origin));
+        TRY(check_sequence(s, req, &origin));
         req->times.queue_start_ns = now_ns;
         sequence_outcome_init(&out);
         mutex_lock(&s->lock);

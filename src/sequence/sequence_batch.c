@@ -317,7 +317,7 @@ static void execute_selected(struct sequence_instance *in, const struct request 
         in->inner->ops->execute(in->inner, in->batch, n_top);
 }
 
-static void reserve(struct sequence_instance *in, uint32_t n) {
+static void reserve_slots(struct sequence_instance *in, uint32_t n) {
         uint32_t old = in->cap;
 
         if (n <= old)
@@ -335,7 +335,7 @@ static void execute_slots(struct sequence_instance *in, struct request **request
         mutex_lock(in->batching->lock);
         n_top = in->place->n_top;
         mutex_unlock(in->batching->lock);
-        reserve(in, n_top);
+        reserve_slots(in, n_top);
         for (uint32_t i = 0; i < n_top; i++)
                 in->by_slot[i] = NULL;
         for (uint32_t i = 0; i < n; i++) {
@@ -356,7 +356,7 @@ static void execute_with_states(struct sequence_instance *in, struct request **r
                                 uint32_t n) {
         uint32_t n_left = 0;
 
-        reserve(in, n);
+        reserve_slots(in, n);
         for (uint32_t i = 0; i < n; i++)
                 if (open_states_or_refuse(in, requests[i]))
                         in->by_slot[n_left++] = requests[i];

@@ -2,6 +2,7 @@
 #include "sequence/sequence_closing.h"
 
 #include "config/shape.h"
+#include "infer/cancel_watch.h"
 #include "infer/inner_request.h"
 #include "infer/model.h"
 #include "infer/request.h"
@@ -83,7 +84,7 @@ struct error *sequence_closing_new(struct model *model, const struct sequence *s
         r->request->flags = REQUEST_SEQUENCE_END;
         r->request->is_null = true;
         r->request->runs_cancelled = true;
-        response_stream_cancel(r->request->stream);
+        cancel_watch_cancel(r->request->stream);
         inner_request_begin(r);
         *ret = r->request;
         return NULL;

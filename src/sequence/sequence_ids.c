@@ -71,7 +71,7 @@ static void insert_link(struct sequence_ids *ids, struct sequence_link *link) {
 }
 
 /* Without memory for more buckets, the chains become longer. */
-static void grow(struct sequence_ids *ids) {
+static void grow_ids(struct sequence_ids *ids) {
         struct sequence_link **old = ids->buckets;
         size_t                 n_old = ids->n_buckets;
         struct sequence_link **larger = try_zalloc(2 * n_old * sizeof(struct sequence_link *));
@@ -91,7 +91,7 @@ static void grow(struct sequence_ids *ids) {
 
 void sequence_ids_add(struct sequence_ids *ids, struct sequence_link *link) {
         if (ids->n >= ids->n_buckets)
-                grow(ids);
+                grow_ids(ids);
         insert_link(ids, link);
         ids->n++;
 }

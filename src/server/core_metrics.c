@@ -38,7 +38,7 @@ struct core_metrics {
         struct mutex  ready_lock; /* rank LOCK_METRIC; guards ready */
         struct strbuf ready;      /* the lines of neso_model_ready */
 
-        /* Used by collect() only, which runs with the registry locked. */
+        /* Used by collect_metrics() only, which runs with the registry locked. */
         uint64_t         read_at_ns;
         struct cpu_times last;
         double           utilization;
@@ -112,7 +112,7 @@ static void put_counter(struct strbuf *out, const char *name, const char *help, 
         prometheus_sample(out, name, "", value);
 }
 
-static void collect(void *owner, struct strbuf *out) {
+static void collect_metrics(void *owner, struct strbuf *out) {
         struct core_metrics *m = owner;
 
         mutex_lock(&m->ready_lock);
@@ -151,7 +151,7 @@ struct core_metrics *core_metrics_new(struct metric_registry            *r,
         error_free(metric_family_open(r, METRIC_COUNTER, "neso_api_key_refused_total",
                                       "Requests refused because of their API key",
                                       &m->key_refused));
-        m->collector = metric_collector_add(r, false, collect, m);
+        m->collector = metric_collector_add(r, false, collect_metrics, m);
         return m;
 }
 

@@ -127,8 +127,8 @@ static void put_info(const struct gpus *gpus, struct strbuf *out) {
 
 /* ---- pools and copies ------------------------------------------------------------------------ */
 
-static void put(struct strbuf *out, enum metric_kind kind, const char *name, const char *help,
-                double value) {
+static void put_family(struct strbuf *out, enum metric_kind kind, const char *name,
+                       const char *help, double value) {
         prometheus_head(out, name, help, kind);
         prometheus_sample(out, name, "", value);
 }
@@ -175,8 +175,9 @@ static void put_copied(struct strbuf *out, const struct gpus *gpus) {
 static void put_gpus(struct strbuf *out, const struct gpus *gpus) {
         const struct gpu_pool_usage pinned = gpu_pool_usage(gpus, GPU_HOST);
 
-        put(out, METRIC_COUNTER, "neso_pinned_memory_pool_full_total",
-            "Allocations that the pinned memory pool had no room for", (double)pinned.n_beyond);
+        put_family(out, METRIC_COUNTER, "neso_pinned_memory_pool_full_total",
+                   "Allocations that the pinned memory pool had no room for",
+                   (double)pinned.n_beyond);
         put_devices(out, gpus, METRIC_GAUGE, "neso_gpu_memory_pool_total_bytes",
                     "Size of the memory pool of a GPU, in bytes; 0 until it is first used",
                     total_of);
@@ -190,11 +191,12 @@ static void put_gpus(struct strbuf *out, const struct gpus *gpus) {
 void gpu_metrics_print(struct gpu_metrics *m, struct strbuf *out) {
         const struct gpus *gpus = m->options.gpus;
 
-        put(out, METRIC_GAUGE, "nv_pinned_memory_pool_total_bytes",
-            "Pinned memory pool total memory size, in bytes", (double)m->options.pinned_pool_bytes);
-        put(out, METRIC_GAUGE, "nv_pinned_memory_pool_used_bytes",
-            "Pinned memory pool used memory size, in bytes",
-            (double)gpu_pool_usage(gpus, GPU_HOST).used_bytes);
+        put_family(out, METRIC_GAUGE, "nv_pinned_memory_pool_total_bytes",
+                   "Pinned memory pool total memory size, in bytes",
+                   (double)m->options.pinned_pool_bytes);
+        put_family(out, METRIC_GAUGE, "nv_pinned_memory_pool_used_bytes",
+                   "Pinned memory pool used memory size, in bytes",
+                   (double)gpu_pool_usage(gpus, GPU_HOST).used_bytes);
         if (gpus == NULL)
                 return;
         put_readings(m, out);

@@ -89,7 +89,7 @@ static bool report_with(struct model_check *c, const char *others, struct error 
         return true;
 }
 
-static bool report(struct model_check *c, struct error *err) {
+static bool report_problem(struct model_check *c, struct error *err) {
         return report_with(c, "", err);
 }
 
@@ -121,7 +121,7 @@ static void add_note(void *owner, enum note_verdict verdict, const char *field, 
 }
 
 /* Adds a remark on the field that `err` is about. */
-static void explain(struct model_check *c, const struct error *err, const char *text) {
+static void explain_field(struct model_check *c, const struct error *err, const char *text) {
         if (err != NULL && err->field != NULL)
                 add_note(c, NOTE_MISSING, err->field, text);
 }
@@ -170,7 +170,7 @@ static void explain_backend(struct model_check *c, const struct error *err, cons
                       backend, c->options->backend_directory);
         put_installed(c, &text);
         strbuf_printf(&text, ")%s%s", *advice != '\0' ? "; " : "", advice);
-        explain(c, err, strbuf_cstr(&text));
+        explain_field(c, err, strbuf_cstr(&text));
 }
 
 /* ---- the checks -------------------------------------------------------------------------------- */
@@ -236,7 +236,7 @@ static void check_agents(struct model_check *c) {
 
                 if (err != NULL)
                         err = suggest_name(c->options->agent_directory, name, err);
-                report(c, error_at(err, "model_repository_agents.agents[%zu].name", i));
+                report_problem(c, error_at(err, "model_repository_agents.agents[%zu].name", i));
         }
 }
 
@@ -294,7 +294,8 @@ static struct error *check_groups(struct model_check *c) {
         TRY(model_config_normalize_groups(c->config, &devices));
         err = model_config_check_groups(c->config, &devices);
         if (err != NULL && devices.n_gpus == 0 && is_gpu_error(c, err))
-                explain(c, err,
+                explain_field(
+                        c, err,
                         "this machine has no GPUs that the server can use: without the kind and "
                         "its GPUs, or with "
                         "KIND_CPU, the model runs on the CPU");
@@ -375,13 +376,14 @@ static struct error *check_warmup_files(const struct model_check *c) {
 
 static void check_warmup(struct model_check *c) {
         /* The size of a sample's file can be checked only if the sample's shape is right. */
-        if (report(c, model_config_check_warmup(c->config)) &&
+        if (report_problem(c, model_config_check_warmup(c->config)) &&
             report_with(c, "input", model_config_review_warmup(c->config)))
-                report(c, check_warmup_files(c));
+                report_problem(c, check_warmup_files(c));
 }
 
 static void pick_versions(struct model_check *c, struct version_scan *scan) {
-        report(c, error_at(version_policy_pick(c->config, scan, &c->versions), "version_policy"));
+        report_problem(c, error_at(version_policy_pick(c->config, scan, &c->versions),
+                                   "version_policy"));
         for (size_t i = 0; i < scan->n_warnings; i++)
                 problem_list_warn(&c->problems, c->directory, scan->warnings[i]);
 }
@@ -402,12 +404,12 @@ static bool check_rules(struct model_check *c) {
         const struct model_config *config = c->config;
 
         return report_with(c, BACKEND_FIELDS, model_config_check_platform(config)) &&
-               report(c, model_config_check_general(config)) &&
+               report_problem(c, model_config_check_general(config)) &&
                report_field(c, scheduling_fields(c), model_config_check_scheduling(config)) &&
                report_with(c, "parameters instance_group", model_config_check_chain(config)) &&
                report_with(c, "model_transaction_policy sequence_batching",
                            model_config_check_cache(config)) &&
-               report(c, model_config_check_metrics(config));
+               report_problem(c, model_config_check_metrics(config));
 }
 
 static void check_config(struct model_check *c, struct version_scan *scan) {
@@ -415,7 +417,7 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
         bool has_backend =
                 !model_config_is_ensemble(c->config) && !chain_line_is_platform(c->config);
 
-        report(c, model_config_check_name(c->config, c->name));
+        report_problem(c, model_config_check_name(c->config, c->name));
         pick_versions(c, scan);
         if (is_general && has_backend)
                 report_with(c, "max_batch_size " BACKEND_FIELDS,
@@ -426,7 +428,7 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
         check_scheduling_libraries(c);
         report_with(c, BACKEND_FIELDS, check_groups(c));
         check_io(c);
-        report(c, model_config_review_names(c->config));
+        report_problem(c, model_config_review_names(c->config));
         report_with(c, "input", openai_parameters_check(c->config));
         report_with(c, "instance_group max_batch_size input", check_states(c));
         check_warmup(c);
@@ -443,7 +445,7 @@ static bool fill_config(struct model_check *c, const char *first_file) {
                           &(struct config_notes_place){ .directory = c->directory,
                                                         .has_gpus = c->options->n_gpus > 0 },
                           add_note, c);
-        return report(c, model_config_normalize(c->config));
+        return report_problem(c, model_config_normalize(c->config));
 }
 
 static void check_directory(struct model_check *c, struct version_scan *scan) {
@@ -472,7 +474,7 @@ void model_check_run(struct model_check *c) {
 }
 
 void model_check_refuse(struct model_check *c, struct error *err) {
-        report(c, err);
+        report_problem(c, err);
         problem_list_sort(&c->problems);
 }
 

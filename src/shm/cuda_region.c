@@ -38,7 +38,7 @@ static struct error *check_place(const struct cuda_regions *all, const struct cu
 }
 
 /* Counts a region before it is opened, so that threads that register at a time keep to the limit. */
-static struct error *enter(struct cuda_regions *all, const char *name) {
+static struct error *count_region(struct cuda_regions *all, const char *name) {
         if (atomic_fetch_add(&all->n_open, 1) < CUDA_REGION_MAX)
                 return NULL;
         atomic_fetch_sub(&all->n_open, 1);
@@ -50,7 +50,7 @@ static struct error *enter(struct cuda_regions *all, const char *name) {
 
 /* The client gets the reference server's text, which has no reason; the reason is for the operator.
  * Takes the error. */
-static struct error *refuse(struct error *err, const struct cuda_place *p) {
+static struct error *refuse_region(struct error *err, const struct cuda_place *p) {
         if (err->code != ERR_INVALID_ARG)
                 return error_wrap(err, "failed to register shared memory region '%s'", p->name);
         log_warn_limited("shared memory region '%s' of %" PRIu64 " bytes on GPU %" PRId64
@@ -67,12 +67,12 @@ struct error *cuda_region_open(struct cuda_regions *all, const struct cuda_place
         struct error      *err;
 
         TRY(check_place(all, p));
-        TRY(enter(all, p->name));
+        TRY(count_region(all, p->name));
         memcpy(r.handle, p->handle.ptr, GPU_SHARE_BYTES);
         err = gpu_open_shared(all->gpus, r.device, r.handle, p->byte_size, &r.memory);
         if (err != NULL) {
                 atomic_fetch_sub(&all->n_open, 1);
-                return refuse(err, p);
+                return refuse_region(err, p);
         }
         *ret = r;
         return NULL;

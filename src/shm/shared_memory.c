@@ -219,8 +219,8 @@ static struct error *no_memory(void) {
         return &full;
 }
 
-static struct error *describe(const struct shm_region *r, struct arena *arena,
-                              struct shared_memory_entry *ret) {
+static struct error *describe_region(const struct shm_region *r, struct arena *arena,
+                                     struct shared_memory_entry *ret) {
         bool is_cuda = r->kind == SHARED_MEMORY_CUDA;
 
         *ret = (struct shared_memory_entry){
@@ -233,7 +233,7 @@ static struct error *describe(const struct shm_region *r, struct arena *arena,
         return ret->name != NULL && ret->key != NULL ? NULL : no_memory();
 }
 
-static int compare(const void *left, const void *right) {
+static int compare_names(const void *left, const void *right) {
         const struct shared_memory_entry *a = left, *b = right;
 
         return strcmp(a->name, b->name);
@@ -253,7 +253,7 @@ static struct error *list_all_locked(struct shared_memory *m, enum shared_memory
                 const struct shm_region *r = e->value;
 
                 if (r->kind == kind)
-                        TRY(describe(r, arena, &(*ret)[n++]));
+                        TRY(describe_region(r, arena, &(*ret)[n++]));
         }
         *ret_n = n;
         return NULL;
@@ -270,7 +270,7 @@ static struct error *list_all(struct shared_memory *m, enum shared_memory_kind k
 static struct error *list_one(struct shm_region *r, struct arena *arena,
                               struct shared_memory_entry **ret) {
         *ret = arena_try_alloc(arena, sizeof(**ret));
-        return *ret != NULL ? describe(r, arena, *ret) : no_memory();
+        return *ret != NULL ? describe_region(r, arena, *ret) : no_memory();
 }
 
 static struct error *not_found(enum shared_memory_kind kind, struct str name) {
@@ -314,6 +314,6 @@ struct error *shared_memory_list(struct shared_memory *m, enum shared_memory_kin
         if (m == NULL)
                 return NULL;
         TRY(list_all(m, kind, arena, ret, ret_n));
-        qsort(*ret, *ret_n, sizeof(**ret), compare);
+        qsort(*ret, *ret_n, sizeof(**ret), compare_names);
         return NULL;
 }

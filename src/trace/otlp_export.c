@@ -80,7 +80,7 @@ static enum outcome post_traces(struct otlp_export *e, struct str body) {
         return status == 429 || (status >= 502 && status <= 504) ? TRY_AGAIN : LOST;
 }
 
-static bool deliver(struct otlp_export *e, struct str body) {
+static bool deliver_traces(struct otlp_export *e, struct str body) {
         uint64_t pause_ns = FIRST_PAUSE_NS;
 
         for (int n = 1;; n++) {
@@ -117,7 +117,7 @@ static void export_records(struct trace_sink *sink, struct trace_record *first) 
         otlp_json_print(&resource, first, &body);
         n_records = free_records(first);
         if (!body.overflowed && trace_writer_has_time(sink->writer))
-                is_sent = deliver(e, strbuf_str(&body));
+                is_sent = deliver_traces(e, strbuf_str(&body));
         if (!is_sent)
                 trace_writer_count_dropped(sink->writer, n_records);
 }

@@ -109,7 +109,7 @@ static struct error *check_values(const struct trace_config *c, const struct tra
         return error_new(ERR_INVALID_ARG, "Attempting to set invalid trace setting :%s", reason);
 }
 
-static struct error *check(const struct trace_settings *s, const struct trace_values *v) {
+static struct error *check_global(const struct trace_settings *s, const struct trace_values *v) {
         return check_values(&s->config, v);
 }
 
@@ -142,7 +142,7 @@ struct error *trace_settings_init(struct trace_settings *s, const struct trace_c
         atomic_init(&s->is_on, is_traced(s, s->source));
         mutex_init(&s->lock, LOCK_LEAF);
         map_init(&s->models);
-        return check(s, &config->values);
+        return check_global(s, &config->values);
 }
 
 static void free_model(struct model_settings *m) {
@@ -173,7 +173,7 @@ static struct error *change_model_locked(struct trace_settings *s, const char *m
         apply_change(&next.values, next.is_set, change);
         apply_set(&in_force, &s->global, s->global_is_set);
         apply_set(&in_force, &next.values, next.is_set);
-        TRY(check(s, &in_force));
+        TRY(check_global(s, &in_force));
         if (!has_any(next.is_set)) {
                 if (m != NULL)
                         free_model(map_remove(&s->models, str_of(model)));
@@ -209,11 +209,11 @@ static struct error *change_global_locked(struct trace_settings     *s,
         memcpy(is_set, s->global_is_set, sizeof(is_set));
         apply_change(&global, is_set, change);
         apply_set(&in_force, &global, is_set);
-        TRY(check(s, &in_force));
+        TRY(check_global(s, &in_force));
         while ((e = map_next(&s->models, &at)) != NULL) {
                 struct trace_values v = values_of(e->value, in_force);
 
-                TRY(check(s, &v));
+                TRY(check_global(s, &v));
         }
 
         s->global = global;

@@ -127,7 +127,7 @@ bool tracer_is_on(const struct tracer *t) {
         return t != NULL && atomic_load_explicit(&t->settings.is_on, memory_order_relaxed);
 }
 
-static enum trace_choice choose(const struct traceparent *parent) {
+static enum trace_choice choose_by_parent(const struct traceparent *parent) {
         if (parent == NULL)
                 return TRACE_BY_RATE;
         return (parent->flags & TRACEPARENT_SAMPLED) != 0 ? TRACE_ALWAYS : TRACE_NEVER;
@@ -157,7 +157,7 @@ struct trace_record *tracer_start(struct tracer *t, const struct trace_request *
                 if (can_pass_on(q->tracestate))
                         o.tracestate = q->tracestate;
         }
-        o.source = trace_settings_sample(&t->settings, q->model, choose(o.parent));
+        o.source = trace_settings_sample(&t->settings, q->model, choose_by_parent(o.parent));
         if (o.source == NULL)
                 return NULL;
         err = trace_record_new(&o, &r);

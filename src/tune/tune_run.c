@@ -124,7 +124,7 @@ static struct error *add_model(struct tune_run *r, const char *name, const struc
 }
 
 /* The model, or the models of its steps, down to those that have none. */
-static struct error *collect(struct tune_run *r, const char *name, int depth) {
+static struct error *collect_models(struct tune_run *r, const char *name, int depth) {
         AUTO_STRBUF       config = { 0 };
         struct load_model shape;
         struct error     *err = NULL;
@@ -138,7 +138,7 @@ static struct error *collect(struct tune_run *r, const char *name, int depth) {
         if (shape.n_steps == 0)
                 err = add_model(r, name, &config);
         for (size_t i = 0; i < shape.n_steps && err == NULL; i++)
-                err = collect(r, shape.steps[i].model, depth + 1);
+                err = collect_models(r, shape.steps[i].model, depth + 1);
         load_model_done(&shape);
         return err;
 }
@@ -153,7 +153,7 @@ static struct error *open_run(struct tune_run *r) {
                                            .room = mem_alloc(CHANNEL_ROOM_BYTES) };
         r->control = control_open(&r->shard, CONTROL_NS);
         r->results.models = mem_zalloc(MAX_MODELS * sizeof(*r->results.models));
-        TRY(collect(r, r->plan->load.v->model, 0));
+        TRY(collect_models(r, r->plan->load.v->model, 0));
         if (r->plan->objective == TUNE_RATE_PER_CPU && !target_is_local(&r->target))
                 return error_new_text(ERR_INVALID_ARG,
                                       "--objective=rate-per-cpu needs a server on this machine");
@@ -246,8 +246,8 @@ static struct error *first_failure(const struct load_result *x) {
 }
 
 /* Runs the load with the configurations that the server has now. */
-static struct error *measure(struct tune_run *r, double load, struct trial *t,
-                             struct tune_figures *ret) {
+static struct error *measure_load(struct tune_run *r, double load, struct trial *t,
+                                  struct tune_figures *ret) {
         struct load_plan           plan = r->plan->load;
         struct load_run           *run = NULL;
         const struct load_results *results;
@@ -275,7 +275,7 @@ static struct error *measure(struct tune_run *r, double load, struct trial *t,
 static struct error *look(struct tune_run *r, double load, struct tune_figures *ret) {
         struct trial t = { .n_windows = 1 };
 
-        return measure(r, load, &t, ret);
+        return measure_load(r, load, &t, ret);
 }
 
 static void report_point(const struct tune_run *r, const struct tune_model *m,
@@ -304,7 +304,7 @@ static struct error *try_point(struct tune_run *r, struct tune_model *m,
         struct error       *err = apply(r, m, p);
 
         if (err == NULL)
-                err = measure(r, r->load, &t, &f);
+                err = measure_load(r, r->load, &t, &f);
         if (r->results.is_interrupted)
                 return err;
         if (err == NULL && r->plan->objective == TUNE_RATE_PER_CPU && f.cpu < 0.0)
@@ -373,7 +373,7 @@ static struct error *take_turns(struct tune_run *r, struct tune_model *m, const 
         return NULL;
 }
 
-static struct error *choose(struct tune_run *r, struct tune_model *m) {
+static struct error *choose_trial(struct tune_run *r, struct tune_model *m) {
         const struct tune_trial *best = tune_search_best(&m->search);
         size_t                   finalists[TUNE_FINALISTS];
         size_t                   n = tune_search_finalists(&m->search, finalists);
@@ -394,7 +394,7 @@ static struct error *search_model(struct tune_run *r, struct tune_model *m) {
         while (!is_interrupted(r) && tune_search_next(&m->search, &p))
                 TRY(try_point(r, m, &p));
         if (!is_interrupted(r))
-                TRY(choose(r, m));
+                TRY(choose_trial(r, m));
         return is_interrupted(r) ? NULL : apply(r, m, &m->best);
 }
 
@@ -441,7 +441,7 @@ static struct error *measure_pair_half(struct tune_run *r, bool is_best, double 
 }
 
 /* In turns, so that a machine whose speed changes changes both. */
-static struct error *compare(struct tune_run *r) {
+static struct error *compare_with_present(struct tune_run *r) {
         struct tune_results *s = &r->results;
 
         s->present_load = r->load;
@@ -466,7 +466,7 @@ static struct error *search(struct tune_run *r) {
         for (size_t i = 0; i < r->results.n_models && !is_interrupted(r); i++)
                 TRY(search_model(r, &r->results.models[i]));
         TRY(raise_load(r));
-        return compare(r);
+        return compare_with_present(r);
 }
 
 struct error *tune_run_search(struct tune_run *r) {

@@ -15,7 +15,7 @@ static bool has_value(const struct tune_axis *a, uint64_t value) {
         return false;
 }
 
-static void add(struct tune_axis *a, uint64_t value) {
+static void add_value(struct tune_axis *a, uint64_t value) {
         if (a->n < TUNE_MAX_VALUES && !has_value(a, value))
                 a->values[a->n++] = value;
 }
@@ -32,9 +32,9 @@ static void sort(struct tune_axis *a) {
 
 /* The present value first, so that the end of the room does not leave it out; then 1, 2, 4, ... */
 static void add_doubling(struct tune_axis *a, uint64_t present, uint64_t most) {
-        add(a, present);
+        add_value(a, present);
         for (uint64_t n = 1; n <= most && n != 0; n *= 2)
-                add(a, n);
+                add_value(a, n);
         sort(a);
 }
 
@@ -45,26 +45,26 @@ static void make_batching(const struct tune_limits *l, struct tune_space *s) {
         static const uint64_t delay_values[] = { 0, 100, 500, 2000, 10000 };
 
         if (l->may_disable_batching || !l->is_batching)
-                add(sizes, TUNE_NO_BATCHING);
-        add(sizes, 0);
+                add_value(sizes, TUNE_NO_BATCHING);
+        add_value(sizes, 0);
         if (l->preferred > 0)
-                add(sizes, l->preferred);
+                add_value(sizes, l->preferred);
         for (uint64_t size = 4; size < l->max_batch; size *= 4)
-                add(sizes, size);
+                add_value(sizes, size);
         qsort(sizes->values + (sizes->values[0] == TUNE_NO_BATCHING),
               sizes->n - (sizes->values[0] == TUNE_NO_BATCHING), sizeof(*sizes->values), by_value);
-        add(delays, l->delay_us);
+        add_value(delays, l->delay_us);
         for (size_t i = 0; i < ARRAY_LEN(delay_values); i++)
                 if (delay_values[i] <= l->max_delay_us)
-                        add(delays, delay_values[i]);
+                        add_value(delays, delay_values[i]);
         sort(delays);
         if (!l->has_adaptive) {
-                add(modes, TUNE_KEEP);
+                add_value(modes, TUNE_KEEP);
                 return;
         }
-        add(modes, TUNE_FLOW);
-        add(modes, TUNE_IDLE);
-        add(modes, TUNE_ADAPTIVE_OFF);
+        add_value(modes, TUNE_FLOW);
+        add_value(modes, TUNE_IDLE);
+        add_value(modes, TUNE_ADAPTIVE_OFF);
 }
 
 void tune_space_make(const struct tune_limits *l, struct tune_space *ret) {
@@ -77,7 +77,7 @@ void tune_space_make(const struct tune_limits *l, struct tune_space *ret) {
                 make_batching(l, ret);
         for (size_t i = 0; i < TUNE_AXES; i++)
                 if (ret->axes[i].n == 0)
-                        add(&ret->axes[i], TUNE_KEEP);
+                        add_value(&ret->axes[i], TUNE_KEEP);
 }
 
 /* ---- points ------------------------------------------------------------------------------------ */

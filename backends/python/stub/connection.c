@@ -95,10 +95,8 @@ void connection_absorb(void) {
         while (block != 0) {
                 uint32_t next = *(const uint32_t *)connection_block(block);
 
-                if (!calls_take_back(block))
+                if (!connection.on_returned(block))
                         (void)shm_heap_free(&connection.area.heap, block);
-                if (device_keeps_any())
-                        device_drop(block);
                 block = next;
         }
 }

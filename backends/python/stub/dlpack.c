@@ -117,7 +117,7 @@ static bool is_row_major(const struct dl_tensor *tensor) {
 }
 
 /* Checks the tensor, and raises TritonModelException. */
-static bool check(const struct dl_tensor *tensor) {
+static bool check_dl_tensor(const struct dl_tensor *tensor) {
         if (tensor->device != DEVICE_CPU && tensor->device != DEVICE_CUDA_HOST &&
             (tensor->device != DEVICE_CUDA || tensor->device_id < 0)) {
                 PyErr_Format(connection.error_class,
@@ -144,7 +144,7 @@ static PyObject *import_capsule(PyObject *capsule, struct array_view *ret) {
 
         if (managed == NULL)
                 return NULL;
-        if (!check(&managed->tensor))
+        if (!check_dl_tensor(&managed->tensor))
                 return NULL;
         holder = PyCapsule_New(managed, NULL, delete_imported);
         if (holder == NULL)

@@ -199,9 +199,19 @@ static bool add_type(PyObject *module, const char *name, PyTypeObject *type) {
 
 PyMODINIT_FUNC PyInit_c_python_backend_utils(void);
 
+/* The tensors on GPUs of a response, and a call, are kept until the server has read their block. */
+static bool take_returned(uint32_t block) {
+        bool is_waited = calls_take_back(block);
+
+        if (device_keeps_any())
+                device_drop(block);
+        return is_waited;
+}
+
 PyMODINIT_FUNC PyInit_c_python_backend_utils(void) {
         PyObject *module;
 
+        connection.on_returned = take_returned;
         if (!numpy_init() || !block_init() || !device_init() || !tensor_init() || !request_init() ||
             !response_init() || !sender_init())
                 return NULL;

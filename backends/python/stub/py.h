@@ -40,7 +40,9 @@ struct connection {
         uint32_t              n_removed; /* removals of the server that were followed */
         uint32_t              execution_head;
         uint32_t              message_tail;
-        bool                  is_decoupled;
+        /* Called for a block that the server has given back. True: its call frees it. */
+        bool (*on_returned)(uint32_t block);
+        bool      is_decoupled;
         bool      is_forked;    /* this process is a child of the stub, which must not free the
                                  * memory */
         PyObject *input_names;  /* tuple of interned str */

@@ -79,7 +79,7 @@ struct failure {
         char text[256];
 };
 
-static bool fail(struct failure *f, int device, int result, const char *what) {
+static bool fail_cuda(struct failure *f, int device, int result, const char *what) {
         const char *name = NULL, *text = NULL;
 
         if (cuda.cuGetErrorName != NULL)
@@ -135,11 +135,11 @@ static bool retain(int device, struct failure *f) {
         if (result == 0)
                 return true;
         cuda.contexts[device] = NULL;
-        return fail(f, device, result, "make a context");
+        return fail_cuda(f, device, result, "make a context");
 }
 
 /* Makes the context of the device current; *before is what leave() restores. */
-static bool enter(int device, void **before, struct failure *f) {
+static bool enter_device(int device, void **before, struct failure *f) {
         int result;
 
         if (!open_library(f) || !retain(device, f))
@@ -147,7 +147,7 @@ static bool enter(int device, void **before, struct failure *f) {
         result = cuda.cuCtxGetCurrent(before);
         if (result == 0)
                 result = cuda.cuCtxSetCurrent(cuda.contexts[device]);
-        return result == 0 || fail(f, device, result, "make its context current");
+        return result == 0 || fail_cuda(f, device, result, "make its context current");
 }
 
 static void leave(void *before) {
@@ -179,7 +179,7 @@ static bool add_opened(int device, const unsigned char *handle, struct opened **
         result = cuda.cuIpcOpenMemHandle_v2(&o->base, copy, LAZY_PEER_ACCESS);
         if (result != 0) {
                 free(o);
-                return fail(f, device, result, "open memory of the server");
+                return fail_cuda(f, device, result, "open memory of the server");
         }
         o->device = device;
         memcpy(o->handle, handle, CUDA_HANDLE_BYTES);
@@ -194,7 +194,7 @@ static bool open_locked(int device, const unsigned char *handle, void **ret, str
         void          *before;
         bool           is_right = true;
 
-        if (!enter(device, &before, f))
+        if (!enter_device(device, &before, f))
                 return false;
         o = find_handle(device, handle);
         if (o == NULL)
@@ -226,7 +226,7 @@ static void close_opened(struct opened **link) {
         struct failure f;
         void          *before;
 
-        if (enter(o->device, &before, &f)) {
+        if (enter_device(o->device, &before, &f)) {
                 (void)cuda.cuCtxSynchronize(); /* kernels of the model may still read it */
                 (void)cuda.cuIpcCloseMemHandle(o->base);
                 leave(before);
@@ -258,7 +258,7 @@ static bool share_locked(int device, const void *memory, unsigned char *handle, 
         size_t           bytes;
         void            *before;
 
-        if (!enter(device, &before, f))
+        if (!enter_device(device, &before, f))
                 return false;
         *ret_has_handle = cuda.cuMemGetAddressRange_v2(&base, &bytes, (uintptr_t)memory) == 0 &&
                           cuda.cuIpcGetMemHandle(&made, base) == 0;
@@ -293,11 +293,11 @@ static bool finish_locked(int device, struct failure *f) {
 
         if (device < 0 || device >= MAX_DEVICES || cuda.contexts[device] == NULL)
                 return true;
-        if (!enter(device, &before, f))
+        if (!enter_device(device, &before, f))
                 return false;
         result = cuda.cuCtxSynchronize();
         leave(before);
-        return result == 0 || fail(f, device, result, "finish the work of the model");
+        return result == 0 || fail_cuda(f, device, result, "finish the work of the model");
 }
 
 bool cuda_finish(int device) {
@@ -319,7 +319,7 @@ static bool read_locked(int device, const void *from, void *to, uint64_t n_bytes
         void *before, *stream;
         int   result;
 
-        if (!enter(device, &before, f))
+        if (!enter_device(device, &before, f))
                 return false;
         result = cuda.cuStreamCreate(&stream, STREAM_NON_BLOCKING);
         if (result == 0) {
@@ -329,7 +329,7 @@ static bool read_locked(int device, const void *from, void *to, uint64_t n_bytes
                 (void)cuda.cuStreamDestroy_v2(stream);
         }
         leave(before);
-        return result == 0 || fail(f, device, result, "copy a tensor to main memory");
+        return result == 0 || fail_cuda(f, device, result, "copy a tensor to main memory");
 }
 
 bool cuda_read(int device, const void *from, void *to, uint64_t n_bytes) {

@@ -155,7 +155,7 @@ static PyObject *take_exception(void) {
 }
 
 /* Takes `fault`, a str or NULL when there was no memory even for that. */
-static void fail(struct outcome *o, PyObject *fault) {
+static void fail_batch(struct outcome *o, PyObject *fault) {
         PyObject *text = fault != NULL ? call_utils("failure", "(O)", fault) : NULL;
 
         Py_XDECREF(fault);
@@ -229,7 +229,7 @@ static uint32_t alloc_result(struct outcome *o, uint64_t *ret_bytes) {
         block = is_too_large(*ret_bytes) ? 0 : connection_alloc(*ret_bytes);
         if (block != 0)
                 return block;
-        fail(o, take_exception());
+        fail_batch(o, take_exception());
         *ret_bytes = result_bytes(o);
         return connection_alloc(*ret_bytes);
 }
@@ -358,8 +358,8 @@ static PyObject *call_model(PyObject *list, struct request *const *requests, Py_
 }
 
 /* Answers with the return value of execute(); with `result` NULL, with the pending exception. */
-static bool end(struct request *const *requests, Py_ssize_t n, PyObject *result,
-                const struct shm_execution *execution) {
+static bool answer_batch(struct request *const *requests, Py_ssize_t n, PyObject *result,
+                         const struct shm_execution *execution) {
         struct answer_plan few[FEW_REQUESTS];
         struct outcome     o = { .requests = requests, .n = n, .plans = few };
         PyObject          *fault;
@@ -370,13 +370,13 @@ static bool end(struct request *const *requests, Py_ssize_t n, PyObject *result,
                 return false;
         memset(o.plans, 0, (size_t)n * sizeof(*o.plans));
         if (result == NULL) {
-                fail(&o, take_exception());
+                fail_batch(&o, take_exception());
         } else {
                 fault = check_result(&o, result);
                 if (fault != NULL || PyErr_Occurred() != NULL)
-                        fail(&o, fault != NULL ? fault : take_exception());
+                        fail_batch(&o, fault != NULL ? fault : take_exception());
                 else if (!plan_answers(&o, result))
-                        fail(&o, take_exception());
+                        fail_batch(&o, take_exception());
         }
         post_result(&o, execution);
         for (Py_ssize_t i = 0; i < n; i++)
@@ -400,7 +400,7 @@ static bool run_requests(const struct shm_execution *execution, struct request *
                 return false;
         result = PyList_Size(list) == 0 ? none() : call_model(list, requests, n, execution->slot);
         Py_DECREF(list);
-        has_ended = end(requests, n, result, execution);
+        has_ended = answer_batch(requests, n, result, execution);
         Py_XDECREF(result);
         drop_requests(requests, n);
         return has_ended;
@@ -437,7 +437,7 @@ static bool end_pending(struct pending *p, PyObject *result) {
 
         p->has_ended = true;
         connection.header->slots[p->execution.slot].end_ns = shm_clock_ns();
-        is_answered = end(p->requests, p->n, result, &p->execution);
+        is_answered = answer_batch(p->requests, p->n, result, &p->execution);
         drop_requests(p->requests, p->n);
         return is_answered;
 }

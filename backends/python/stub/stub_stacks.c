@@ -37,7 +37,7 @@ static bool take(uint32_t question) {
         return is_ours;
 }
 
-static void answer(uint32_t question, const char *text, uint64_t n_bytes) {
+static void answer_stacks(uint32_t question, const char *text, uint64_t n_bytes) {
         struct shm_header *h = connection.header;
         uint32_t           n = n_bytes < SHM_STACKS_BYTES ? (uint32_t)n_bytes : SHM_STACKS_BYTES;
 
@@ -49,7 +49,7 @@ static void answer(uint32_t question, const char *text, uint64_t n_bytes) {
 }
 
 static void answer_text(uint32_t question, const char *text) {
-        answer(question, text, strlen(text));
+        answer_stacks(question, text, strlen(text));
 }
 
 /* The model may have closed the descriptor and opened another one with its number. */
@@ -72,7 +72,7 @@ static void dump(uint32_t question) {
                 (void)pthread_kill(pthread_self(), stacks.signal);
         n = pread(stacks.fd, connection.header->stacks, SHM_STACKS_BYTES, 0);
         if (n > 0)
-                answer(question, connection.header->stacks, (uint64_t)n);
+                answer_stacks(question, connection.header->stacks, (uint64_t)n);
         else
                 answer_text(question,
                             "The model holds the interpreter lock, and handles the signal "
@@ -154,6 +154,6 @@ PyObject *stacks_answer(PyObject *module, PyObject *args) {
         (void)module;
         if (!PyArg_ParseTuple(args, "Iy#:stacks_answer", &question, &text, &len))
                 return NULL;
-        answer(question, text, (uint64_t)len);
+        answer_stacks(question, text, (uint64_t)len);
         Py_RETURN_NONE;
 }

@@ -25,7 +25,7 @@ struct work {
         char  *blocks[N_BLOCKS];
         bool   trims, is_low;
         size_t n_before; /* resident bytes of the blocks after they were freed */
-        size_t n_after;  /* the same after mem_trim() */
+        size_t n_after;  /* the same after both trims */
         size_t n_more;   /* bytes that page faults of the trim brought */
 };
 
@@ -88,6 +88,7 @@ static void *use_behind_a_hole(void *arg) {
                 free(hole[i]);
         use_and_free(w);
         mem_trim();
+        heap_end_trim();
         w->n_after = resident_bytes(w);
         free(last);
         return NULL;

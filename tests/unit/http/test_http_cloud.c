@@ -53,7 +53,8 @@ static void ask(struct place *p, const char *line, const char *field, unsigned s
 }
 
 static const struct cloud_front sagemaker = { .binary_type = SAGEMAKER_BINARY,
-                                              .default_model = "" };
+                                              .default_model = "",
+                                              .error_status = http_sagemaker_error_status };
 static const struct cloud_front vertex_ai = { .binary_type = VERTEX_AI_BINARY,
                                               .default_model = "simple",
                                               .predict_route = STR_LIT("/p:predict"),

@@ -26,14 +26,14 @@ static void test_called_once(void **state) {
                                               cancel_watch_new(other, count, &n[2]) };
 
         (void)state;
-        response_stream_cancel(s);
-        response_stream_cancel(s);
+        cancel_watch_cancel(s);
+        cancel_watch_cancel(s);
         assert_int_equal(n[0], 1);
         assert_int_equal(n[1], 1);
         assert_int_equal(n[2], 0);
         for (unsigned i = 0; i < 3; i++)
                 cancel_watch_free(watches[i]);
-        response_stream_cancel(other);
+        cancel_watch_cancel(other);
         assert_int_equal(n[2], 0); /* freed before */
         response_stream_unref(s);
         response_stream_unref(other);
@@ -46,10 +46,10 @@ static void test_cancelled_before(void **state) {
         unsigned                n = 0;
 
         (void)state;
-        response_stream_cancel(s);
+        cancel_watch_cancel(s);
         watch = cancel_watch_new(s, count, &n);
         assert_int_equal(n, 1);
-        response_stream_cancel(s);
+        cancel_watch_cancel(s);
         assert_int_equal(n, 1);
         cancel_watch_free(watch);
         response_stream_unref(s);
@@ -64,9 +64,9 @@ static void test_the_next_inference_is_another_one(void **state) {
 
         (void)state;
         assert_ptr_not_equal(next, s); /* the watch holds it */
-        response_stream_cancel(next);
+        cancel_watch_cancel(next);
         assert_int_equal(n, 0);
-        response_stream_cancel(s);
+        cancel_watch_cancel(s);
         assert_int_equal(n, 1);
         cancel_watch_free(watch);
         assert_ptr_equal(response_stream_renew(s), s);
@@ -83,7 +83,7 @@ static void test_short_memory(void **state) {
         mem_fail_after(1);
         assert_null(cancel_watch_new(s, count, &n));
         mem_fail_after(0);
-        response_stream_cancel(s);
+        cancel_watch_cancel(s);
         response_stream_unref(s);
         assert_int_equal(n, 0);
 }
@@ -107,7 +107,7 @@ static void run_slowly(void *userp) {
 }
 
 static void cancel(void *stream) {
-        response_stream_cancel(stream);
+        cancel_watch_cancel(stream);
 }
 
 static void end_slowly(void *unused) {
