@@ -43,7 +43,6 @@ struct thread_begin {
         char      name[THREAD_NAME_BYTES];
 };
 
-/* Threads of this kind come for one request each, and the next one soon needs the same memory. */
 static _Thread_local bool keeps_heap_end;
 
 static void *begin_thread(void *arg) {
@@ -130,8 +129,11 @@ void thread_leave_background(void) {
         set_turn(0);
 }
 
-void thread_lower_priority(void) {
+void thread_keep_heap_end(void) {
         keeps_heap_end = true;
+}
+
+void thread_lower_priority(void) {
         /* On Linux, for this thread alone. */
         setpriority(PRIO_PROCESS, 0, MIN(getpriority(PRIO_PROCESS, 0) + STEP_BACK, MAX_NICE));
 }

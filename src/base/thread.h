@@ -28,5 +28,8 @@ void thread_enter_background(void);
 void thread_leave_background(void);
 /* For a thread that computes for milliseconds, starts no others (they would inherit it) and ends with
  * its work: it takes a smaller share beside threads that serve. */
-void     thread_lower_priority(void);
+void thread_lower_priority(void);
+/* For a thread that computes for one request, when the next one soon needs the same memory: its end does not return
+ * the free end of its heap (base/heap_end.h). */
+void     thread_keep_heap_end(void);
 unsigned thread_cpu_count(void); /* that this process may use; at least 1 */

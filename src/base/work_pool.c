@@ -77,10 +77,12 @@ static void worker_main(void *arg) {
         struct worker    *self = arg;
         struct work_pool *p = self->pool;
 
-        if (p->priority == WORK_LOW_PRIORITY)
+        if (p->priority == WORK_LOW_PRIORITY) {
                 thread_lower_priority();
-        else
+                thread_keep_heap_end();
+        } else {
                 thread_enter_background();
+        }
         mutex_lock(&p->lock);
         run_waiting_locked(p, true);
         p->n_threads--;

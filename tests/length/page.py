@@ -25,18 +25,20 @@ def rows(result):
                f"{growth.allowed:.0f}" + (" KiB" if is_memory else ""), "ok" if growth.more <= growth.allowed else "GROWS")
 
 
-HEAD = ("measure", "before", "after 1/10", "after 10/10", "growth", "allowed", "")
+def head(result):
+    """A run that was cut short has fewer tenths."""
+    return ("measure", "before", "after 1/10", f"after {len(result['readings']) - 1}/10", "growth", "allowed", "")
 
 
 def table(result):
-    lines = ["| " + " | ".join(HEAD) + " |", "|---|--:|--:|--:|--:|--:|---|"]
+    lines = ["| " + " | ".join(head(result)) + " |", "|---|--:|--:|--:|--:|--:|---|"]
     return lines + ["| " + " | ".join(row) + " |" for row in rows(result)]
 
 
 def text(result):
     """For a terminal."""
-    cells = [HEAD, *rows(result)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(HEAD))]
+    cells = [head(result), *rows(result)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     return [f"{result['title']}: {result['done']:,} {result['unit']} in {result['seconds']:.0f} s"] + [
         "  " + "  ".join(cell.ljust(w) if i in (0, 6) else cell.rjust(w)
                          for i, (cell, w) in enumerate(zip(row, widths))).rstrip() for row in cells] + [
@@ -89,6 +91,11 @@ def picture(results):
 # ---- the page ----
 
 
+def cut_of(result):
+    n = len(result["readings"]) - 1
+    return f", cut short after {n} tenths" if n < 10 else ""
+
+
 def page(report, picture_name):
     lines = [f"# Campaign of length, {report['date']}", "",
              f"`{report['command']}`", "",
@@ -100,7 +107,7 @@ def page(report, picture_name):
     for result in report["parts"]:
         lines += [f"## {result['name']}", "",
                   f"{result['done']} {result['unit']} (scale {result['scale']:g}"
-                  + (f", commit {result['commit']}" if "commit" in result else "") + f") in {result['seconds']:.0f} s: "
+                  + (f", commit {result['commit']}" if "commit" in result else "") + f") in {result['seconds']:.0f} s{cut_of(result)}: "
                   + ("nothing grows." if not result["failures"] else "; ".join(result["failures"]) + "."), ""]
         if not result["growth"]:
             continue

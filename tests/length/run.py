@@ -17,7 +17,7 @@ its own. Its resident memory (RSS), allocated heap, descriptors, threads and map
 of its Python processes are read before the load and after each tenth of it, when the server is at rest. From the
 reading after the first tenth to the last one each may grow by 1 %, or by a floor of its own (gauge.py).
 
-Writes length.json, length.svg and length.md into FOLDER, and prints a table. The exit status is 1 when something grew
+Writes length.json, length.svg and length.md into FOLDER, also after each tenth, and prints a table. The exit status is 1 when something grew
 or failed. --merge=FILE,... makes one report of the length.json of several runs; of a part that several have, the last.
 """
 import argparse
@@ -73,8 +73,8 @@ def choose(text, parts):
     return chosen
 
 
-def run_part(part, build, scale, folder):
-    """Its result, as a dict."""
+def run_part(part, build, scale, folder, save=lambda result: None):
+    """Its result, as a dict, which save() gets after each tenth, too: then a run that is cut short leaves its readings."""
     import gauge  # pylint: disable=import-outside-toplevel
     from place import Failed, Place  # pylint: disable=import-outside-toplevel
 
@@ -83,6 +83,16 @@ def run_part(part, build, scale, folder):
     result = {"name": part.name, "title": part.title, "unit": part.unit, "scale": scale, "done": 0, "readings": [],
               "growth": [], "failures": [], "facts": part.facts}
     begin = time.monotonic()
+
+    def judge(*errors):
+        result["seconds"] = round(time.monotonic() - begin, 1)
+        result["done"] = size if part.unit == "models" else each * max(0, len(result["readings"]) - 1)
+        result["failures"] = list(errors)
+        if len(result["readings"]) > 2:
+            result["growth"] = [growth._asdict() for growth in gauge.growths(result["readings"])]
+            result["failures"] += [f"{gauge.TITLES[growth.what]} grows from {growth.first} to {growth.last}"
+                                   for growth in gauge.judge(result["readings"])]
+
     try:
         with contextlib.closing(Place(build, folder, part.models(), part.options)) as place:
             part.prepare(place)
@@ -93,19 +103,16 @@ def run_part(part, build, scale, folder):
                 result["readings"].append(part.read(place, result["readings"][1] if number > 0 else None))
                 print(f"{part.name} {number + 1}/{TENTHS}, {time.monotonic() - begin:.0f} s: "
                       f"{result['readings'][-1]}", file=sys.stderr, flush=True)
+                judge()
+                save(result)
             # Of what is left once the allocator has given everything back, the growth is not fragmentation.
             in_use, kept = place.heap.read(trims=True)
             result["trimmed"] = {"rss_kib": gauge.rollup(place.pid)["Rss"], "heap_kib": in_use // 1024,
                                  "heap_free_kib": kept // 1024}
             part.finish(place)
+        judge()
     except (Failed, AssertionError, OSError) as error:
-        result["failures"].append(f"{type(error).__name__}: {error}")
-    result["seconds"] = round(time.monotonic() - begin, 1)
-    result["done"] = (size if part.unit == "models" else each * max(0, len(result["readings"]) - 1))
-    if len(result["readings"]) > TENTHS:
-        result["growth"] = [growth._asdict() for growth in gauge.growths(result["readings"])]
-        result["failures"] += [f"{gauge.TITLES[growth.what]} grows from {growth.first} to {growth.last}"
-                               for growth in gauge.judge(result["readings"])]
+        judge(f"{type(error).__name__}: {error}")
     return result
 
 
@@ -159,14 +166,16 @@ def main():
     parts = choose(options.only, PARTS)
     report = {"date": datetime.date.today().isoformat(), "commit": describe_commit(), "machine": describe_machine(),
               "command": f"make length ONLY={options.only} SCALE={options.scale}", "parts": []}
+    out = options.out or options.build / "length"
     for part in parts:
         with tempfile.TemporaryDirectory(prefix="neso-length-") as folder:
-            result = run_part(part, options.build, scales[part.name], folder)
+            result = run_part(part, options.build, scales[part.name], folder,
+                              lambda so_far: write_report({**report, "parts": [*report["parts"], so_far]}, out))
         report["parts"].append(result)
         print("\n".join(page.text(result) if result["growth"] else [result["title"]]), flush=True)
         for failure in result["failures"]:
             print(f"FAILED {part.name}: {failure}", flush=True)
-        write_report(report, options.out or options.build / "length")
+        write_report(report, out)
     failed = [result["name"] for result in report["parts"] if result["failures"]]
     print(f"{len(report['parts'])} parts, {len(failed)} failed" + (": " + ", ".join(failed) if failed else ""))
     return 1 if failed else 0

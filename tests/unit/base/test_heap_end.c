@@ -23,7 +23,7 @@
 /* What a piece of work had from the heap of its thread. */
 struct work {
         char  *blocks[N_BLOCKS];
-        bool   trims, is_low;
+        bool   trims, is_low, keeps;
         size_t n_before; /* resident bytes of the blocks after they were freed */
         size_t n_after;  /* the same after both trims */
         size_t n_more;   /* bytes that page faults of the trim brought */
@@ -58,6 +58,8 @@ static void use_and_free(void *arg) {
 
         if (w->is_low)
                 thread_lower_priority();
+        if (w->keeps)
+                thread_keep_heap_end();
         free(mem_alloc(LARGE_BYTES));
         for (size_t i = 0; i < N_BLOCKS; i++) {
                 w->blocks[i] = mem_alloc(BLOCK_BYTES);
@@ -161,12 +163,22 @@ static void test_end_of_a_thread(void **state) {
 
 /* The next request needs it again. */
 static void test_end_of_a_thread_that_computes(void **state) {
-        struct work w = { .is_low = true };
+        struct work w = { .keeps = true };
 
         (void)state;
         skip_without_heaps();
         run_on_a_thread(&w);
         assert_kept(&w);
+}
+
+/* It makes an index or statistics of all models. The next one may get another heap. */
+static void test_end_of_a_thread_of_low_priority(void **state) {
+        struct work w = { .is_low = true };
+
+        (void)state;
+        skip_without_heaps();
+        run_on_a_thread(&w);
+        assert_returned(&w);
 }
 
 static void test_behind_a_hole(void **state) {
@@ -211,6 +223,7 @@ SUITE(heap_end) {
                 cmocka_unit_test(test_trim),
                 cmocka_unit_test(test_end_of_a_thread),
                 cmocka_unit_test(test_end_of_a_thread_that_computes),
+                cmocka_unit_test(test_end_of_a_thread_of_low_priority),
                 cmocka_unit_test(test_where_each_block_is_written),
                 cmocka_unit_test(test_end_of_a_job),
                 cmocka_unit_test(test_behind_a_hole),

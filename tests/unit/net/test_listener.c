@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A listener in a process that has no descriptor left. */
+/* A listener: without descriptors, without places, with a backlog. */
 #include "suite.h"
 
 #include "base/compiler.h"
@@ -310,6 +310,130 @@ static void test_a_few_in_each_round(void **state) {
         end(loops, ln);
 }
 
+/* Places for connections: one becomes free when a connection arrives at its loop. */
+static struct {
+        unsigned n_free;
+        unsigned n_asked, n_arrived, n_refused;
+} places;
+
+static bool take_place(void *owner) {
+        bool is_free;
+        MUTEX_GUARD(&seen.lock);
+
+        (void)owner;
+        is_free = places.n_free > 0;
+        places.n_free -= is_free ? 1 : 0;
+        places.n_asked++;
+        cond_broadcast(&seen.changed);
+        return is_free;
+}
+
+static void on_arrived(void *owner, struct loop *l, int fd) {
+        MUTEX_GUARD(&seen.lock);
+
+        (void)owner;
+        (void)l;
+        close(fd);
+        places.n_free++;
+        places.n_arrived++;
+        cond_broadcast(&seen.changed);
+}
+
+/* Also lets the loop go on that a test holds. */
+static void on_refused(void *owner) {
+        MUTEX_GUARD(&seen.lock);
+
+        (void)owner;
+        places.n_refused++;
+        busy.is_released = true;
+        cond_broadcast(&seen.changed);
+}
+
+/* A listener with that many places, whose connections go to the second loop. That is held. */
+static void begin_with_places(unsigned n, struct loop_group **ret_loops, struct listener **ret) {
+        struct listener_options o = { .address = "127.0.0.1",
+                                      .on_accept = on_arrived,
+                                      .can_accept = take_place,
+                                      .on_refused = on_refused };
+
+        memset(&places, 0, sizeof(places));
+        places.n_free = n;
+        busy.is_held = busy.is_released = false;
+        mutex_init(&seen.lock, LOCK_SERVER);
+        cond_init(&seen.changed);
+        assert_null(loop_group_new("test", 2, ret_loops));
+        atomic_store(&loop_group_get(*ret_loops, 0)->n_conns, 1000);
+        o.loops = *ret_loops;
+        assert_null(listener_open(&o, ret));
+        busy.mail.deliver = hold_loop;
+        mailbox_post(loop_mailbox(loop_group_get(*ret_loops, 1)), &busy.mail);
+        listener_start(*ret);
+}
+
+static void end_with_places(struct loop_group *loops, struct listener *ln) {
+        atomic_store(&loop_group_get(loops, 0)->n_conns, 0);
+        end(loops, ln);
+}
+
+/* A connection without a place is not refused while an earlier one, which may free a place, is on its way. */
+static void test_wait_for_a_place(void **state) {
+        struct loop_group *loops;
+        struct listener   *ln;
+        int                fds[5];
+
+        (void)state;
+        begin_with_places(1, &loops, &ln);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+                connect_to(ln, fds[i] = new_socket());
+        wait_for(&places.n_asked, 2); /* for the first one, and in vain for the second */
+        mutex_lock(&seen.lock);
+        busy.is_released = true;
+        cond_broadcast(&seen.changed);
+        mutex_unlock(&seen.lock);
+        wait_for(&places.n_arrived, ARRAY_LEN(fds));
+        assert_int_equal(places.n_refused, 0);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+                expect_end(fds[i]);
+                close(fds[i]);
+        }
+        end_with_places(loops, ln);
+}
+
+static void test_refused_when_none_is_on_its_way(void **state) {
+        struct loop_group *loops;
+        struct listener   *ln;
+        int                fd = new_socket();
+
+        (void)state;
+        begin_with_places(0, &loops, &ln);
+        connect_to(ln, fd);
+        wait_for(&places.n_refused, 1);
+        expect_end(fd);
+        close(fd);
+        assert_int_equal(places.n_asked, 1);
+        end_with_places(loops, ln);
+}
+
+/* A listener that closes does not wait for a place. */
+static void test_close_while_one_waits(void **state) {
+        struct loop_group *loops;
+        struct listener   *ln;
+        int                fds[2];
+
+        (void)state;
+        begin_with_places(1, &loops, &ln);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+                connect_to(ln, fds[i] = new_socket());
+        wait_for(&places.n_asked, 2);
+        end_with_places(loops, ln); /* on_refused() lets the second loop go on */
+        assert_int_equal(places.n_refused, 1);
+        assert_int_equal(places.n_arrived, 1);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+                expect_end(fds[i]);
+                close(fds[i]);
+        }
+}
+
 /* A socket that a supervisor has opened: it is still open, and takes connections, after the listener has gone. */
 static void test_inherited_socket(void **state) {
         struct sockaddr_in      address = { .sin_family = AF_INET,
@@ -376,6 +500,9 @@ SUITE(listener) {
                 cmocka_unit_test(test_close_with_a_backlog),
                 cmocka_unit_test(test_close_while_clients_connect),
                 cmocka_unit_test(test_a_few_in_each_round),
+                cmocka_unit_test(test_wait_for_a_place),
+                cmocka_unit_test(test_refused_when_none_is_on_its_way),
+                cmocka_unit_test(test_close_while_one_waits),
                 cmocka_unit_test(test_inherited_socket),
                 cmocka_unit_test(test_inherited_descriptor_that_does_not_listen),
         };

@@ -436,6 +436,9 @@ void thread_leave_background(void) {
 void thread_lower_priority(void) {
 }
 
+void thread_keep_heap_end(void) {
+}
+
 unsigned thread_cpu_count(void) {
         return 1;
 }
