@@ -61,7 +61,7 @@ static bool make_room(struct kit_memory *memory) {
         return true;
 }
 
-static struct NESO_MemoryCopy to_server(const struct kit_copy *copy) {
+struct NESO_MemoryCopy kit_copy_for_server(const struct kit_copy *copy) {
         return (struct NESO_MemoryCopy){
                 .to = copy->to,
                 .from = copy->from,
@@ -89,7 +89,7 @@ TRITONSERVER_Error *kit_memory_copy(struct kit_memory *memory, const struct kit_
                 return kit_error_no_memory(2 * memory->room * sizeof(*memory->copies),
                                            "copies of a batch");
         memory->owners[memory->n_copies] = (struct kit_copy_owner){ slot, state };
-        memory->copies[memory->n_copies] = to_server(copy);
+        memory->copies[memory->n_copies] = kit_copy_for_server(copy);
         if (is_done)
                 memory->copies[memory->n_copies].byte_size = 0;
         memory->n_copies++;
@@ -114,7 +114,7 @@ static TRITONSERVER_Error *copy_some(const struct kit_memory      *memory,
 
 TRITONSERVER_Error *kit_memory_copy_now(const struct kit_memory *memory,
                                         const struct kit_copy   *copy) {
-        const struct NESO_MemoryCopy one = to_server(copy);
+        const struct NESO_MemoryCopy one = kit_copy_for_server(copy);
 
         return copy_some(memory, &one, 1);
 }

@@ -67,6 +67,8 @@ struct kit_copy {
         struct kit_place from_place;
 };
 
+/* The same for NESO_MemoryManagerCopy(). */
+struct NESO_MemoryCopy kit_copy_for_server(const struct kit_copy *copy);
 /* Makes the copy by kit_memory_run() or kit_memory_finish(); at once where both places are on the host. The
  * places may overlap only there. `slot`: whose copy it is; NULL: the batch's. `state`: to be committed after
  * the copy, even of no bytes; NULL: none. */

@@ -82,9 +82,9 @@ static bool is_wanted(const struct answer_wanted *wanted, const char *name) {
 /* Asks for memory of the kind where the bytes are. What it gets may be of another kind. */
 static TRITONSERVER_Error *write_output(const struct answer_source *source,
                                         const struct kit_output    *output,
-                                        const struct device_place *from, uint64_t n_bytes,
+                                        const struct device_bytes *from, uint64_t n_bytes,
                                         TRITONBACKEND_Response *response) {
-        struct device_place    to = { from->type, from->id, NULL };
+        struct kit_place       to = from->place;
         struct NESO_MemoryCopy copy;
         TRITONBACKEND_Output  *made;
         void                  *memory;
@@ -92,9 +92,12 @@ static TRITONSERVER_Error *write_output(const struct answer_source *source,
         KIT_TRY(TRITONBACKEND_ResponseOutput(response, &made, output->name, output->type,
                                              output->shape, output->n_dims));
         KIT_TRY(TRITONBACKEND_OutputBuffer(made, &memory, n_bytes, &to.type, &to.id));
-        to.bytes = memory;
-        if (to.type == TRITONSERVER_MEMORY_GPU || from->type == TRITONSERVER_MEMORY_GPU) {
-                copy = device_copy(&to, from, n_bytes);
+        if (kit_place_is_gpu(&to) || kit_place_is_gpu(&from->place)) {
+                copy = kit_copy_for_server(&(struct kit_copy){ .to = memory,
+                                                               .from = from->bytes,
+                                                               .n_bytes = (size_t)n_bytes,
+                                                               .to_place = to,
+                                                               .from_place = from->place });
                 return device_copy_all(source->instance->model->backend, &copy, 1);
         }
         if (n_bytes > 0)
@@ -110,7 +113,7 @@ static TRITONSERVER_Error *add_device_output(const struct answer_source *source,
         TRITONSERVER_Error  *err;
 
         KIT_TRY(device_tensor_open(source, tensor, output->name, &opened));
-        err = write_output(source, output, &opened.place, tensor->n_bytes, response);
+        err = write_output(source, output, &opened.found, tensor->n_bytes, response);
         device_tensor_close(source->instance, &opened);
         return err;
 }
@@ -123,7 +126,7 @@ static TRITONSERVER_Error *add_output(const struct answer_source *source,
                                        .type = (TRITONSERVER_DataType)tensor->type,
                                        .shape = dims,
                                        .n_dims = tensor->n_dims };
-        struct device_place from;
+        struct device_bytes from;
 
         if (tensor->n_dims > KIT_MAX_DIMS ||
             !answer_copy(source, tensor->dims, dims, tensor->n_dims * sizeof(*dims)) ||
@@ -131,7 +134,7 @@ static TRITONSERVER_Error *add_output(const struct answer_source *source,
                 return broken_answer(source);
         if (tensor->gpu != 0)
                 return add_device_output(source, tensor, &output, response);
-        from = (struct device_place){ TRITONSERVER_MEMORY_CPU, 0,
+        from = (struct device_bytes){ { TRITONSERVER_MEMORY_CPU, 0 },
                                       region_find(source->region, tensor->data, tensor->n_bytes) };
         if (from.bytes == NULL && tensor->n_bytes > 0)
                 return broken_answer(source);

@@ -300,18 +300,18 @@ static size_t round_up(size_t n) {
 static TRITONSERVER_Error *bring_strings(const struct bls_call    *call,
                                          const struct output_view *view) {
         struct output_buffer  *output = view->buffer;
-        struct device_place    to = { TRITONSERVER_MEMORY_CPU, 0, NULL };
-        struct device_place    from;
         struct NESO_MemoryCopy copy;
 
         if (view->type != TRITONSERVER_TYPE_BYTES || view->n_bytes == 0 || !is_on_device(output))
                 return NULL;
-        from = (struct device_place){ TRITONSERVER_MEMORY_GPU, output->device,
-                                      output->device_memory };
         KIT_TRY(alloc_in_region(call, output, view->n_bytes, view->name));
-        to.bytes =
-                (char *)region_block(&output->session->region, output->block) + SHM_OUTPUT_OFFSET;
-        copy = device_copy(&to, &from, view->n_bytes);
+        copy = kit_copy_for_server(&(struct kit_copy){
+                .to = (char *)region_block(&output->session->region, output->block) +
+                      SHM_OUTPUT_OFFSET,
+                .from = output->device_memory,
+                .n_bytes = (size_t)view->n_bytes,
+                .to_place = { TRITONSERVER_MEMORY_CPU, 0 },
+                .from_place = { TRITONSERVER_MEMORY_GPU, output->device } });
         return device_copy_all(output->backend, &copy, 1);
 }
 
@@ -509,7 +509,7 @@ static char *copy_text(const struct payload *p, struct shm_text text) {
 static TRITONSERVER_Error *describe_device(const struct device_tensor *t, uint64_t n_bytes,
                                            TRITONSERVER_BufferAttributes *a) {
         KIT_TRY(TRITONSERVER_BufferAttributesSetMemoryType(a, TRITONSERVER_MEMORY_GPU));
-        KIT_TRY(TRITONSERVER_BufferAttributesSetMemoryTypeId(a, t->place.id));
+        KIT_TRY(TRITONSERVER_BufferAttributesSetMemoryTypeId(a, t->found.place.id));
         KIT_TRY(TRITONSERVER_BufferAttributesSetByteSize(a, n_bytes));
         if (t->base == NULL)
                 return NULL;
@@ -527,7 +527,7 @@ static TRITONSERVER_Error *append_device_bytes(TRITONSERVER_InferenceRequest *re
         err = describe_device(t, n_bytes, a);
         if (err == NULL)
                 err = TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
-                        request, name, t->place.bytes, a);
+                        request, name, t->found.bytes, a);
         (void)TRITONSERVER_BufferAttributesDelete(a);
         return err;
 }

@@ -56,17 +56,6 @@ void device_close(const struct backend *backend, int64_t device, void *base) {
                       "failed to close the memory of a Python process");
 }
 
-struct NESO_MemoryCopy device_copy(const struct device_place *to, const struct device_place *from,
-                                   uint64_t n_bytes) {
-        return (struct NESO_MemoryCopy){ .to = (void *)(uintptr_t)to->bytes,
-                                         .from = from->bytes,
-                                         .byte_size = n_bytes,
-                                         .to_type = to->type,
-                                         .from_type = from->type,
-                                         .to_id = to->id,
-                                         .from_id = from->id };
-}
-
 TRITONSERVER_Error *device_copy_all(const struct backend         *backend,
                                     const struct NESO_MemoryCopy *copies, uint32_t n) {
         return NESO_MemoryManagerCopy != NULL ? NESO_MemoryManagerCopy(backend->memory, copies, n)

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "kit/memory.h"
 #include "kit/model.h"
 #include "python/python_model.h"
 #include "python/shm_layout.h"
@@ -31,15 +32,12 @@ TRITONSERVER_Error *device_open(const struct backend *backend, int64_t device, c
                                 uint64_t n_bytes, void **ret);
 void                device_close(const struct backend *backend, int64_t device, void *base);
 
-/* A place of bytes. */
-struct device_place {
-        TRITONSERVER_MemoryType type;
-        int64_t                 id;
-        const void             *bytes;
+/* Bytes, and where they are. */
+struct device_bytes {
+        struct kit_place place;
+        const void      *bytes;
 };
 
-struct NESO_MemoryCopy device_copy(const struct device_place *to, const struct device_place *from,
-                                   uint64_t n_bytes);
 /* Copies between any two kinds of memory, and waits for the end. */
 TRITONSERVER_Error *device_copy_all(const struct backend         *backend,
                                     const struct NESO_MemoryCopy *copies, uint32_t n);

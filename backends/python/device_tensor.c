@@ -32,10 +32,10 @@ static TRITONSERVER_Error *open_own(const struct answer_source *source,
 
         if (__builtin_add_overflow(place->offset, n_bytes, &end))
                 return broken_tensor(source);
-        KIT_TRY(device_open(source->instance->model->backend, ret->place.id, place->handle, end,
-                            &ret->base));
+        KIT_TRY(device_open(source->instance->model->backend, ret->found.place.id, place->handle,
+                            end, &ret->base));
         memcpy(ret->handle, place->handle, sizeof(ret->handle));
-        ret->place.bytes = (const char *)ret->base + place->offset;
+        ret->found.bytes = (const char *)ret->base + place->offset;
         return NULL;
 }
 
@@ -49,21 +49,22 @@ TRITONSERVER_Error *device_tensor_open(const struct answer_source *source,
         if (at == NULL)
                 return broken_tensor(source);
         memcpy(&place, at, sizeof(place));
-        *ret = (struct device_tensor){ .place = { TRITONSERVER_MEMORY_GPU, (int64_t)tensor->gpu - 1,
-                                                  NULL } };
+        *ret = (struct device_tensor){
+                .found = { { TRITONSERVER_MEMORY_GPU, (int64_t)tensor->gpu - 1 }, NULL }
+        };
         if (tensor->n_bytes == 0)
                 return NULL;
         if (place.hold != 0) {
-                ret->hold = holds_find(source->instance, &place, tensor->n_bytes, &ret->place);
+                ret->hold = holds_find(source->instance, &place, tensor->n_bytes, &ret->found);
                 return ret->hold != NULL ? NULL : broken_tensor(source);
         }
         err = open_own(source, &place, tensor->n_bytes, ret);
-        return err != NULL ? cannot_open(err, name, ret->place.id) : NULL;
+        return err != NULL ? cannot_open(err, name, ret->found.place.id) : NULL;
 }
 
 void device_tensor_close(struct instance *in, struct device_tensor *opened) {
         if (opened->base != NULL)
-                device_close(in->model->backend, opened->place.id, opened->base);
+                device_close(in->model->backend, opened->found.place.id, opened->base);
         holds_leave(in, opened->hold);
         *opened = (struct device_tensor){ 0 };
 }

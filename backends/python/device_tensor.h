@@ -11,7 +11,7 @@
 #include "python/device_memory.h"
 
 struct device_tensor {
-        struct device_place place;
+        struct device_bytes found;
         void               *base; /* of an opened allocation; NULL: none is */
         struct hold        *hold; /* whose input it is; NULL: of none */
         unsigned char       handle[sizeof(((struct shm_device *)0)->handle)]; /* with `base` */

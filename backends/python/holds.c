@@ -56,11 +56,10 @@ TRITONSERVER_Error *hold_is_needed(const struct kit_input *input, bool *ret) {
 }
 
 static TRITONSERVER_Error *get_piece(const struct kit_input *input, uint32_t i,
-                                     struct device_place *ret, uint64_t *ret_n_bytes) {
-        ret->type = TRITONSERVER_MEMORY_CPU;
-        ret->id = 0;
-        return TRITONBACKEND_InputBuffer(input->triton, i, &ret->bytes, ret_n_bytes, &ret->type,
-                                         &ret->id);
+                                     struct device_bytes *ret, uint64_t *ret_n_bytes) {
+        ret->place = (struct kit_place){ TRITONSERVER_MEMORY_CPU, 0 };
+        return TRITONBACKEND_InputBuffer(input->triton, i, &ret->bytes, ret_n_bytes,
+                                         &ret->place.type, &ret->place.id);
 }
 
 /* The one buffer of an input, where it lies. */
@@ -81,12 +80,12 @@ static TRITONSERVER_Error *share_whole(struct hold *hold, uint32_t i, const stru
 
 static TRITONSERVER_Error *find_device(const struct kit_input *input, int64_t *ret) {
         for (uint32_t i = 0; i < input->n_buffers; i++) {
-                struct device_place piece;
+                struct device_bytes piece;
                 uint64_t            n_bytes;
 
                 KIT_TRY(get_piece(input, i, &piece, &n_bytes));
-                if (piece.type == TRITONSERVER_MEMORY_GPU) {
-                        *ret = piece.id;
+                if (kit_place_is_gpu(&piece.place)) {
+                        *ret = piece.place.id;
                         return NULL;
                 }
         }
@@ -138,15 +137,18 @@ static TRITONSERVER_Error *list_pieces(const struct held_input *held, const stru
         uint64_t done = 0;
 
         for (uint32_t i = 0; i < input->n_buffers; i++) {
-                struct device_place to = { TRITONSERVER_MEMORY_GPU, held->device,
-                                           (const char *)held->memory + done };
-                struct device_place from;
+                struct device_bytes from;
                 uint64_t            n_bytes;
 
                 KIT_TRY(get_piece(input, i, &from, &n_bytes));
                 if (n_bytes > input->n_bytes - done)
                         break;
-                ret[i] = device_copy(&to, &from, n_bytes);
+                ret[i] = kit_copy_for_server(
+                        &(struct kit_copy){ .to = (char *)(uintptr_t)held->memory + done,
+                                            .from = from.bytes,
+                                            .n_bytes = (size_t)n_bytes,
+                                            .to_place = { TRITONSERVER_MEMORY_GPU, held->device },
+                                            .from_place = from.place });
                 done += n_bytes;
         }
         if (done != input->n_bytes)
@@ -329,7 +331,7 @@ void holds_end_all(struct instance *in) {
 }
 
 struct hold *holds_find(struct instance *in, const struct shm_device *place, uint64_t n_bytes,
-                        struct device_place *ret) {
+                        struct device_bytes *ret) {
         const struct held_input *held = NULL;
         struct hold             *hold;
 
@@ -342,7 +344,7 @@ struct hold *holds_find(struct instance *in, const struct shm_device *place, uin
                 hold = NULL;
         if (hold != NULL) {
                 hold->n_users++;
-                *ret = (struct device_place){ TRITONSERVER_MEMORY_GPU, held->device,
+                *ret = (struct device_bytes){ { TRITONSERVER_MEMORY_GPU, held->device },
                                               (const char *)held->memory + place->offset };
         }
         (void)pthread_mutex_unlock(&in->lock);

@@ -72,5 +72,5 @@ void holds_end_all(struct instance *in); /* after the session is over */
 /* Finds n_bytes of an input that the stub names, and keeps them until holds_leave(). NULL: it has no such
  * input. */
 struct hold *holds_find(struct instance *in, const struct shm_device *place, uint64_t n_bytes,
-                        struct device_place *ret);
+                        struct device_bytes *ret);
 void         holds_leave(struct instance *in, struct hold *hold); /* NULL is fine */

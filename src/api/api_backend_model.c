@@ -24,11 +24,11 @@ TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend    
         return NULL;
 }
 
-/* Ids of devices have more bits in the C API than in the driver. */
-static struct error *check_device(const struct gpus *gpus, int64_t device) {
+/* Ids of devices have more bits in the C API than in the driver. `use`: what the caller wants of its memory. */
+static struct error *check_device(const struct gpus *gpus, int64_t device, const char *use) {
         if (gpus == NULL)
-                return error_new(ERR_UNSUPPORTED,
-                                 "GPU memory can not be allocated: GPUs not supported");
+                return error_new(ERR_UNSUPPORTED, "GPU memory can not be %s: GPUs not supported",
+                                 use);
         if (gpus_find(gpus, device) != NULL)
                 return NULL;
         return error_new(ERR_INVALID_ARG, "GPU %lld is unknown: the GPUs are %s", (long long)device,
@@ -48,7 +48,7 @@ static struct error *allocate(struct gpus *gpus, TRITONSERVER_MemoryType type, i
         /* Ordinary memory without a pool: as in the reference server, the type stays what it was. */
         case TRITONSERVER_MEMORY_CPU_PINNED: return gpu_pinned_alloc(gpus, bytes, ret, &is_pinned);
         case TRITONSERVER_MEMORY_GPU:
-                TRY(check_device(gpus, id));
+                TRY(check_device(gpus, id, "allocated"));
                 return gpu_alloc(gpus, (int)id, bytes, ret);
         }
         return error_new(ERR_INVALID_ARG, "%d is no type of memory", (int)type);
@@ -75,7 +75,7 @@ static struct error *deallocate(struct gpus *gpus, TRITONSERVER_MemoryType type,
         case TRITONSERVER_MEMORY_CPU: free(memory); return NULL;
         case TRITONSERVER_MEMORY_CPU_PINNED: gpu_pinned_free(gpus, memory); return NULL;
         case TRITONSERVER_MEMORY_GPU:
-                TRY(check_device(gpus, id));
+                TRY(check_device(gpus, id, "freed"));
                 gpu_free(gpus, (int)id, memory);
                 return NULL;
         }
@@ -101,10 +101,7 @@ static struct error *find_place(const struct gpus *gpus, TRITONSERVER_MemoryType
         case TRITONSERVER_MEMORY_CPU:
         case TRITONSERVER_MEMORY_CPU_PINNED: *ret = GPU_HOST; return NULL;
         case TRITONSERVER_MEMORY_GPU:
-                if (gpus == NULL)
-                        return error_new(ERR_UNSUPPORTED,
-                                         "GPU memory can not be copied: GPUs not supported");
-                TRY(check_device(gpus, id));
+                TRY(check_device(gpus, id, "copied"));
                 *ret = (int)id;
                 return NULL;
         }
@@ -148,10 +145,7 @@ TRITONSERVER_Error *NESO_MemoryManagerCopy(TRITONBACKEND_MemoryManager  *manager
 static struct error *find_gpus(struct TRITONBACKEND_MemoryManager *manager, int64_t device,
                                struct gpus **ret) {
         *ret = MANAGER(manager)->gpus;
-        if (*ret == NULL)
-                return error_new(ERR_UNSUPPORTED,
-                                 "memory of GPUs cannot be shared: GPUs not supported");
-        return check_device(*ret, device);
+        return check_device(*ret, device, "shared");
 }
 
 static struct error *share(struct TRITONBACKEND_MemoryManager *manager, int64_t device,

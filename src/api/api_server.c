@@ -252,6 +252,13 @@ struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_InferenceRequestSetDeviceOutputs(
+        struct TRITONSERVER_InferenceRequest *inference_request, bool on_devices) {
+        API_NEEDS(inference_request);
+        request_from_api(inference_request)->has_device_outputs = on_devices;
+        return NULL;
+}
+
 struct TRITONSERVER_Error *NESO_InferenceRequestSetRunsAlone(
         struct TRITONSERVER_InferenceRequest *inference_request, bool alone) {
         API_NEEDS(inference_request);

@@ -194,22 +194,26 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
         in->device_id = o->device_id;
         in->group = o->group;
         in->file = mem_strdup(o->member->file);
-        in->executor = (struct executor){ .ops = &backend_executor_ops,
-                                          .name = in->name,
-                                          .group_name = o->group->name,
-                                          .may_inline = o->model->backend->is_inline_safe &&
-                                                        !is_decoupled(o->model),
-                                          .is_passive = o->group->passive,
-                                          .group = o->group_number,
-                                          .index = o->index,
-                                          .min_rows = o->member->min_rows,
-                                          .max_rows = o->member->max_rows,
-                                          .is_member = o->member->has_range,
-                                          .place = o->place,
-                                          .is_bound = o->is_bound,
-                                          .device = o->device_id,
-                                          .thread = o->thread,
-                                          .limits = o->group->rate_limiter };
+        in->executor = (struct executor){
+                .ops = &backend_executor_ops,
+                .name = in->name,
+                .group_name = o->group->name,
+                .may_inline = o->model->backend->is_inline_safe && !is_decoupled(o->model),
+                .is_passive = o->group->passive,
+                .group = o->group_number,
+                .index = o->index,
+                .min_rows = o->member->min_rows,
+                .max_rows = o->member->max_rows,
+                .is_member = o->member->has_range,
+                .place = o->place,
+                .is_bound = o->is_bound,
+                .device = o->device_id,
+                .gpu = in->kind == TRITONSERVER_INSTANCEGROUPKIND_GPU ? o->device_id : GPU_HOST,
+                .thread = o->thread,
+                .limits = o->group->rate_limiter
+        };
+        if (o->model->stats != NULL)
+                in->series = model_stats_series(o->model->stats, in->executor.gpu);
         in->shared = shared_objects_join(&in->model->shared, o->group->name);
         err = message_new_parsed(o->host_policy_json, &in->host_policy);
         in->is_started = err == NULL;
@@ -286,7 +290,7 @@ static COLD void count_execution_with_copies(struct backend_instance *in, uint64
         struct request_times with_copies = *times;
 
         count_copies(&with_copies, copies_start(in));
-        model_stats_execution(in->model->stats, batch_size, &with_copies);
+        stats_series_execution(in->series, batch_size, &with_copies);
 }
 
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
@@ -307,12 +311,12 @@ void backend_instance_report(struct backend_instance *in, struct request *req, b
         if (req->is_inner && req->sums != NULL)
                 compute_sums_add(req->sums, times);
         if (is_success)
-                model_stats_success(in->model->stats, times, MAX(req->batch_size, 1));
+                stats_series_success(in->series, times, MAX(req->batch_size, 1));
         else
-                model_stats_failure(in->model->stats, FAILURE_BACKEND,
-                                    times->request_end_ns > times->request_start_ns
-                                            ? times->request_end_ns - times->request_start_ns
-                                            : 0);
+                stats_series_failure(in->series, FAILURE_BACKEND,
+                                     times->request_end_ns > times->request_start_ns
+                                             ? times->request_end_ns - times->request_start_ns
+                                             : 0);
 }
 
 void backend_instance_report_batch(struct backend_instance *in, uint64_t batch_size,
@@ -323,7 +327,7 @@ void backend_instance_report_batch(struct backend_instance *in, uint64_t batch_s
         if (copies_start(in) != 0)
                 count_execution_with_copies(in, batch_size, times);
         else
-                model_stats_execution(in->model->stats, batch_size, times);
+                stats_series_execution(in->series, batch_size, times);
 }
 
 static enum response_outcome outcome_of(const struct response_record *r) {

@@ -16,8 +16,9 @@
 
 struct backend_instance {
         struct executor                      executor;
-        struct backend_model                *model; /* borrowed */
-        char                                *name;  /* owned */
+        struct backend_model                *model;  /* borrowed */
+        struct stats_series                 *series; /* borrowed: where it counts */
+        char                                *name;   /* owned */
         TRITONSERVER_InstanceGroupKind       kind;
         int32_t                              device_id;
         const Inference__ModelInstanceGroup *group;       /* borrowed from the configuration */

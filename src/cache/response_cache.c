@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/work_pool.h"
 #include "cache/cache_entry.h"
 #include "cache/cache_key.h"
 #include "cache/cache_library.h"
@@ -17,7 +18,17 @@
 struct response_cache {
         struct cache_library *library; /* owned */
         struct keyed_hash_key secret;  /* secret of all keys of this server */
+        struct work_pool     *senders; /* owned: of answers that a loop must not wait for */
 };
+
+/* An answer whose outputs are copied to devices when it is sent. */
+struct late_answer {
+        struct work      work;
+        struct request  *req; /* owned, as is the response */
+        struct response *response;
+};
+
+#define MAX_SENDERS 2
 
 /* The state of a request whose answer was not in the cache: what is needed to insert it. */
 struct cache_miss {
@@ -32,6 +43,7 @@ struct error *response_cache_new(const struct cache_library_options *o,
         struct response_cache *c = mem_zalloc(sizeof(*c));
         struct error          *err = keyed_hash_key_make(&c->secret);
 
+        c->senders = work_pool_new("neso-answers", MAX_SENDERS, WORK_BACKGROUND);
         if (err == NULL)
                 err = cache_library_open(o, &c->library);
         if (err != NULL) {
@@ -45,6 +57,7 @@ struct error *response_cache_new(const struct cache_library_options *o,
 void response_cache_free(struct response_cache *c) {
         if (c == NULL)
                 return;
+        work_pool_free(c->senders);
         cache_library_close(c->library);
         free(c);
 }
@@ -154,7 +167,6 @@ static void send(struct request *req, struct response *r) {
                                    .request_end_ns = clock_now_ns() };
         struct error        *err;
 
-        atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_release);
         /* Counted before the client can query the statistics. */
         if (req->trace != NULL)
                 trace_mark_latency(req->trace, req->model->stats, &t);
@@ -162,6 +174,26 @@ static void send(struct request *req, struct response *r) {
         err = response_send(r, RESPONSE_FINAL, NULL);
         error_free(err); /* nothing was sent yet */
         request_release(req, REQUEST_RELEASE_ALL);
+}
+
+static void send_late(struct work *w) {
+        struct late_answer *late = CONTAINER_OF(w, struct late_answer, work);
+
+        send(late->req, late->response);
+        free(late);
+}
+
+/* When memory is short, this thread waits for the copy. */
+static COLD void send_from_other_thread(struct response_cache *c, struct request *req,
+                                        struct response *r) {
+        struct late_answer *late = try_alloc(sizeof(*late));
+
+        if (late == NULL) {
+                send(req, r);
+                return;
+        }
+        *late = (struct late_answer){ .work.run = send_late, .req = req, .response = r };
+        work_pool_push(c->senders, &late->work);
 }
 
 bool response_cache_answer(struct response_cache *c, struct request *req, struct scheduler *inner) {
@@ -182,7 +214,11 @@ bool response_cache_answer(struct response_cache *c, struct request *req, struct
         if (r != NULL) {
                 if (inner->ops->complete_answer != NULL)
                         inner->ops->complete_answer(inner, req, r);
-                send(req, r);
+                atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_release);
+                if (req->has_device_outputs && r->has_staged)
+                        send_from_other_thread(c, req, r);
+                else
+                        send(req, r);
                 return true;
         }
         if (!req->is_uncacheable)

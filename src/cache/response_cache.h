@@ -34,8 +34,9 @@ void response_cache_free(struct response_cache *c); /* NULL is fine */
 struct error *response_cache_attach(struct response_cache *c, struct model *m) NODISCARD;
 
 /* For a request that was checked, counted as in flight and not submitted. True: it was answered and
- * released; `inner`, its scheduler, adds data that is not kept (labels of an ensemble's steps).
- * False: the caller passes it to the scheduler; its answer will be kept, if possible. */
+ * released, or will be by another thread, which waits for copies to devices (has_device_outputs);
+ * `inner`, its scheduler, adds data that is not kept (labels of an ensemble's steps). False: the caller
+ * passes it to the scheduler; its answer will be kept, if possible. */
 bool response_cache_answer(struct response_cache *c, struct request *req, struct scheduler *inner);
 /* For a request that the scheduler refused. */
 void response_cache_forget(struct request *req);

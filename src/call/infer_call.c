@@ -578,6 +578,12 @@ static struct error *add_inputs(struct TRITONSERVER_InferenceRequest *r,
         return NULL;
 }
 
+static struct error *expect_gpu_outputs(struct infer_call *c) {
+        TRY(core_error_take(TRITONSERVER_InferenceRequestSetResponseCallback(
+                c->request, c->options.core->gpu_allocator, c, on_response, c)));
+        return core_error_take(NESO_InferenceRequestSetDeviceOutputs(c->request, true));
+}
+
 struct error *infer_call_fill(struct infer_call *c, const struct infer_request *q) {
         struct TRITONSERVER_InferenceRequest *r = c->request;
 
@@ -592,8 +598,7 @@ struct error *infer_call_fill(struct infer_call *c, const struct infer_request *
                 TRY(core_error_take(
                         TRITONSERVER_InferenceRequestAddRequestedOutput(r, q->outputs[i].name)));
         if (c->has_gpu_targets)
-                TRY(core_error_take(TRITONSERVER_InferenceRequestSetResponseCallback(
-                        r, c->options.core->gpu_allocator, c, on_response, c)));
+                TRY(expect_gpu_outputs(c));
         /* The client could change shared memory after the cache key was computed. The response
          * would then be cached under the key of other bytes, and other clients would get it. */
         if (c->n_regions > 0)

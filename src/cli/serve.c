@@ -498,7 +498,9 @@ static struct error *new_shared_memory(struct serve *s) {
         };
 
         TRY(gpus_open(&options, &s->gpus));
-        return shared_memory_new(s->gpus, &s->shared_memory);
+        TRY(shared_memory_new(s->gpus, &s->shared_memory));
+        shared_memory_limit_gpus(s->shared_memory, s->options.client_shm_gpu_limit);
+        return NULL;
 }
 
 static struct error *serve_start(struct serve *s) {

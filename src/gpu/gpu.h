@@ -162,4 +162,7 @@ struct error *gpu_find_place(struct gpus *g, int device, const void *memory, uin
 struct error *gpu_open_shared(struct gpus *g, int device,
                               const unsigned char handle[GPU_SHARE_BYTES], uint64_t bytes,
                               void **ret) NODISCARD;
-void          gpu_close_shared(struct gpus *g, int device, void *memory); /* NULL is fine */
+/* The size of the whole allocation, of which the handle opens all. */
+struct error *gpu_shared_bytes(struct gpus *g, int device, const void *memory, uint64_t *ret)
+        NODISCARD;
+void gpu_close_shared(struct gpus *g, int device, void *memory); /* NULL is fine */

@@ -106,6 +106,23 @@ struct error *gpu_open_shared(struct gpus *g, int device,
         return err;
 }
 
+struct error *gpu_shared_bytes(struct gpus *g, int device, const void *memory, uint64_t *ret) {
+        struct gpu_device *d;
+        struct gpu_visit   visit;
+        cu_pointer         base;
+        size_t             bytes;
+        struct error      *err;
+
+        TRY(gpu_get_device(g, device, &d));
+        TRY(gpu_visit_begin(g, d, &visit));
+        err = cuda_error(&g->driver,
+                         g->driver.cuMemGetAddressRange_v2(&base, &bytes, (uintptr_t)memory));
+        gpu_visit_end(&visit);
+        if (err == NULL)
+                *ret = bytes;
+        return error_wrap(err, "GPU %d: the size of shared memory cannot be read", device);
+}
+
 void gpu_close_shared(struct gpus *g, int device, void *memory) {
         struct gpu_device *d = NULL;
         struct gpu_visit   visit;

@@ -40,6 +40,7 @@ struct executor {
         /* Borrowed: the thread that initialised it and executes it; NULL: the scheduler starts one. */
         struct job_thread *thread;
         int                device; /* device id; 0 for an instance on the CPU */
+        int                gpu;    /* the GPU that it is on, else GPU_HOST: also of KIND_MODEL */
         /* The start of the running execution, if the scheduler has read the clock for it; else 0. */
         _Atomic uint64_t start_ns;
         /* The end of the last execution, as a backend with `may_inline` has reported it. */

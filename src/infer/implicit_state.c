@@ -260,13 +260,10 @@ struct error *implicit_states_move(struct implicit_states *s, int device) {
         return NULL;
 }
 
-struct error *implicit_states_bring(struct implicit_states *s, const struct model *model,
-                                    int device) {
-        if (model->gpus == NULL || (model->takes_device_memory && model->device == GPU_HOST))
+struct error *implicit_states_bring(struct implicit_states *s, const struct model *model, int gpu) {
+        if (model->gpus == NULL || (model->takes_device_memory && gpu == GPU_HOST))
                 return NULL;
-        if (!model->takes_device_memory)
-                return implicit_states_move(s, GPU_HOST);
-        return implicit_states_move(s, model->device >= 0 ? model->device : device);
+        return implicit_states_move(s, model->takes_device_memory ? gpu : GPU_HOST);
 }
 
 /* For BYTES: empty strings, each a length of zero in four bytes. */

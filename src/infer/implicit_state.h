@@ -62,10 +62,10 @@ struct error *implicit_states_reset(struct implicit_states *s) NODISCARD;
  * reads no memory of devices. A value on another device is copied to this one; one that is in place is
  * copied from the host, too. UNAVAILABLE as above; then the values are where they were. */
 struct error *implicit_states_move(struct implicit_states *s, int device) NODISCARD;
-/* The same for an instance of the model, on that device if it is on one. A backend that looks at memory
- * types without an instance on a device reads the values wherever they are. */
-struct error *implicit_states_bring(struct implicit_states *s, const struct model *model,
-                                    int device) NODISCARD;
+/* The same for an instance of the model. `gpu`: executor.gpu of the instance. When the backend looks at memory
+ * types, an instance that is on no GPU, such as one of KIND_MODEL, reads the values wherever they are. */
+struct error *implicit_states_bring(struct implicit_states *s, const struct model *model, int gpu)
+        NODISCARD;
 /* For null requests: sets zeros in the types, shapes and places of `like`, also while attached. False when
  * memory is short: then the request cannot be executed until a later call succeeds. */
 bool implicit_states_imitate(struct implicit_states *null, const struct implicit_states *like)

@@ -211,10 +211,11 @@ struct request {
         bool is_part : 1;      /* is a part of a split request */
         /* Made by the scheduler of sequences. No client receives its responses, and the statistics
          * of requests do not count it. */
-        bool                     is_null : 1;
-        bool                     has_device_inputs : 1; /* some input may lie on a device */
-        bool                     has_host_copies : 1;   /* see infer/host_inputs.h */
-        struct requested_output *first_output;          /* NULL = all outputs of the model */
+        bool is_null : 1;
+        bool has_device_inputs : 1;            /* some input may lie on a device */
+        bool has_device_outputs : 1;           /* see NESO_InferenceRequestSetDeviceOutputs() */
+        bool has_host_copies : 1;              /* see infer/host_inputs.h */
+        struct requested_output *first_output; /* NULL = all outputs of the model */
         struct parameter_list    parameters;
         struct correlation_id    correlation;
         uint64_t                 priority; /* as given by the client; 0 = the default */

@@ -17,6 +17,7 @@ bool request_renew(struct request *req, const struct model *model) {
         req->is_checked = true;
         req->batch_size = 0;
         req->has_device_inputs = false; /* until request_replace_input() */
+        req->has_device_outputs = false;
         return true;
 }
 

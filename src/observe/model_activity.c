@@ -50,13 +50,19 @@ static uint64_t count_sequences(const struct sequence_counts *c) {
                atomic_load_explicit(&c->n_backlog, memory_order_relaxed);
 }
 
-void model_activity_read(struct model_stats *s, struct model_activity *ret) {
-        *ret = (struct model_activity){ .pending = model_stats_get_pending(s),
-                                        .n_sequences = count_sequences(s->sequences) };
+static void add_series(struct model_activity *to, struct stats_series *s) {
         for (size_t i = 0; i < N_SHARDS; i++) {
                 struct stats_shard *shard = &s->shards[i].shard;
 
                 MUTEX_GUARD(&shard->lock);
-                add_shard_locked(ret, shard);
+                add_shard_locked(to, shard);
         }
+}
+
+void model_activity_read(struct model_stats *s, struct model_activity *ret) {
+        *ret = (struct model_activity){ .pending = model_stats_get_pending(s),
+                                        .n_sequences = count_sequences(s->sequences) };
+        add_series(ret, &s->own);
+        for (size_t i = 0; i < s->n_gpus; i++)
+                add_series(ret, &s->on_gpu[i]);
 }

@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Labels besides the tags: model, version, namespace, and one that distinguishes lines (reason, path
- * or state). */
-#define N_OWN_LABELS 4
+/* Labels besides the tags: model, version, namespace, gpu_uuid, and one that distinguishes lines (reason,
+ * path or state). */
+#define N_OWN_LABELS 5
 
 static const char *const reasons[] = {
         [FAILURE_OTHER] = "OTHER",
@@ -106,14 +106,54 @@ struct sequence_counts *model_stats_sequences(struct model_stats *s) {
 }
 
 const char *model_stats_labels(const struct model_stats *s) {
-        return s->labels;
+        return s->own.labels;
 }
 
 struct batch_counts *model_stats_batches(struct model_stats *s) {
         return s->batching;
 }
 
-static void make_labels(struct model_stats *s, const struct model_stats_options *o) {
+static void make_shards(struct stats_series *s) {
+        uintptr_t start;
+
+        s->shards_memory = mem_zalloc(N_SHARDS * sizeof(*s->shards) + CACHE_LINE_BYTES);
+        start = (uintptr_t)s->shards_memory;
+        s->shards = (void *)((char *)s->shards_memory +
+                             (CACHE_LINE_BYTES - start % CACHE_LINE_BYTES) % CACHE_LINE_BYTES);
+        for (size_t i = 0; i < N_SHARDS; i++)
+                mutex_init(&s->shards[i].shard.lock, LOCK_METRIC);
+}
+
+/* `labels` has room for one more than n. */
+static void make_series(struct stats_series *s, struct metric_label *labels, size_t n) {
+        s->labels = labels_with(labels, n, NULL, NULL);
+        for (size_t why = 0; why < ARRAY_LEN(reasons); why++)
+                s->failure_labels[why] = labels_with(labels, n, "reason", reasons[why]);
+        make_shards(s);
+}
+
+static void series_done(struct stats_series *s) {
+        for (size_t i = 0; i < N_SHARDS; i++) {
+                batch_table_done(&s->shards[i].shard.batches);
+                mutex_done(&s->shards[i].shard.lock);
+        }
+        free(s->shards_memory);
+        free(s->labels);
+        for (size_t i = 0; i < ARRAY_LEN(s->failure_labels); i++)
+                free(s->failure_labels[i]);
+}
+
+static void make_gpus(struct model_stats *s, const struct model_stats_options *o,
+                      struct metric_label *labels, size_t n) {
+        s->on_gpu = mem_zalloc((o->n_gpus + 1) * sizeof(*s->on_gpu));
+        for (; s->n_gpus < o->n_gpus; s->n_gpus++) {
+                labels[n] = (struct metric_label){ "gpu_uuid", o->gpus[s->n_gpus].uuid };
+                s->on_gpu[s->n_gpus].device = o->gpus[s->n_gpus].device;
+                make_series(&s->on_gpu[s->n_gpus], labels, n + 1);
+        }
+}
+
+static void make_all_series(struct model_stats *s, const struct model_stats_options *o) {
         AUTO_CHARS           version = mem_printf("%lld", (long long)o->version);
         struct metric_label *labels = mem_alloc((o->n_tags + N_OWN_LABELS) * sizeof(*labels));
         size_t               n_tags = add_tags(labels, o), n = n_tags;
@@ -122,11 +162,8 @@ static void make_labels(struct model_stats *s, const struct model_stats_options 
         labels[n++] = (struct metric_label){ "version", version };
         if (o->namespace != NULL && *o->namespace != '\0')
                 labels[n++] = (struct metric_label){ "namespace", o->namespace };
-        s->labels = labels_with(labels, n, NULL, NULL);
-        s->gpu_labels =
-                labels_with(labels, n, o->gpu_uuid != NULL ? "gpu_uuid" : NULL, o->gpu_uuid);
-        for (size_t why = 0; why < ARRAY_LEN(reasons); why++)
-                s->failure_labels[why] = labels_with(labels, n, "reason", reasons[why]);
+        make_series(&s->own, labels, n);
+        make_gpus(s, o, labels, n);
         s->path_labels[0] = labels_with(labels, n, "path", "inline");
         s->path_labels[1] = labels_with(labels, n, "path", "queued");
         if (o->has_sequences)
@@ -136,17 +173,6 @@ static void make_labels(struct model_stats *s, const struct model_stats_options 
         for (size_t i = 0; i < n_tags; i++)
                 free((char *)labels[i].name);
         free(labels);
-}
-
-static void make_shards(struct model_stats *s) {
-        uintptr_t start;
-
-        s->shards_memory = mem_zalloc(N_SHARDS * sizeof(*s->shards) + CACHE_LINE_BYTES);
-        start = (uintptr_t)s->shards_memory;
-        s->shards = (void *)((char *)s->shards_memory +
-                             (CACHE_LINE_BYTES - start % CACHE_LINE_BYTES) % CACHE_LINE_BYTES);
-        for (size_t i = 0; i < N_SHARDS; i++)
-                mutex_init(&s->shards[i].shard.lock, LOCK_METRIC);
 }
 
 static void make_responses(struct stats_responses *r, const struct model_stats_options *o) {
@@ -174,8 +200,7 @@ struct model_stats *model_stats_new(struct model_metrics             *metrics,
         s->memory = options->memory;
         list_init(&s->load.sources);
         s->load.gone.oldest_ns = CLOCK_NEVER;
-        make_labels(s, options);
-        make_shards(s);
+        make_all_series(s, options);
         make_responses(&s->responses, options);
         mutex_init(&s->exemplars.lock, LOCK_METRIC);
         atomic_init(&s->wall_offset_ns, clock_wall_ns() - clock_now_ns());
@@ -186,21 +211,16 @@ void model_stats_free(struct model_stats *s) {
         if (s == NULL)
                 return;
         model_stats_hide(s);
-        for (size_t i = 0; i < N_SHARDS; i++) {
-                batch_table_done(&s->shards[i].shard.batches);
-                mutex_done(&s->shards[i].shard.lock);
-        }
-        free(s->shards_memory);
+        series_done(&s->own);
+        for (size_t i = 0; i < s->n_gpus; i++)
+                series_done(&s->on_gpu[i]);
+        free(s->on_gpu);
         mutex_done(&s->responses.lock);
         free(s->responses.items);
         free(s->responses.first_bounds_ms);
         free(s->responses.first_counts);
         mutex_done(&s->exemplars.lock);
         free(s->exemplars.items);
-        free(s->labels);
-        free(s->gpu_labels);
-        for (size_t i = 0; i < ARRAY_LEN(s->failure_labels); i++)
-                free(s->failure_labels[i]);
         for (size_t i = 0; i < ARRAY_LEN(s->path_labels); i++)
                 free(s->path_labels[i]);
         for (size_t i = 0; i < ARRAY_LEN(s->ended_labels); i++)

@@ -7,10 +7,18 @@
 #include "observe/model_stats_private.h"
 #include "observe/prometheus.h"
 
+#include <string.h>
+
 /* What the page prints of one model, read once for all families. */
 struct shown_model {
         struct model_stats *stats; /* borrowed: stays listed while the model_metrics is locked */
-        struct stats_sums   sums;
+        struct stats_sums   sums;  /* of all its series */
+};
+
+/* The counters of one series of one model. */
+struct shown_series {
+        const struct stats_series *series;
+        uint64_t                   values[N_STATS];
 };
 
 struct page {
@@ -19,6 +27,8 @@ struct page {
         bool                                wants_exemplars;
         struct shown_model                 *models; /* owned */
         size_t                              n_models;
+        struct shown_series                *series; /* owned; of all models, in their order */
+        size_t                              n_series;
 };
 
 /* A family with one value per model: a count, or a duration that is kept in nanoseconds and printed in
@@ -102,23 +112,33 @@ static uint64_t counted(const struct page *p, uint64_t value) {
         return p->options->counter_latencies ? value : 0;
 }
 
-/* What instances count has the label of their GPU; what the cache counts has not. */
-static void print_counters(const struct page *p, const struct counter_family *f, bool needs_cache) {
+static double counter_value(const struct page *p, const struct counter_family *f,
+                            const uint64_t *values) {
+        uint64_t value = values[f->stat];
+
+        return (double)counted(p, f->is_duration ? value / NS_PER_US : value);
+}
+
+static void print_counters(const struct page *p, const struct counter_family *f) {
+        prometheus_head(p->out, f->name, f->help, METRIC_COUNTER);
+        for (size_t i = 0; i < p->n_series; i++)
+                prometheus_sample(p->out, f->name, p->series[i].series->labels,
+                                  counter_value(p, f, p->series[i].values));
+}
+
+static void print_cache(const struct page *p, const struct counter_family *f) {
         bool has_head = false;
 
         for (size_t i = 0; i < p->n_models; i++) {
                 const struct shown_model *model = &p->models[i];
-                uint64_t                  value = model->sums.values[f->stat];
 
-                if (needs_cache && !model->stats->has_cache)
+                if (!model->stats->has_cache)
                         continue;
                 if (!has_head)
                         prometheus_head(p->out, f->name, f->help, METRIC_COUNTER);
                 has_head = true;
-                value = counted(p, f->is_duration ? value / NS_PER_US : value);
-                prometheus_sample(p->out, f->name,
-                                  needs_cache ? model->stats->labels : model->stats->gpu_labels,
-                                  (double)value);
+                prometheus_sample(p->out, f->name, model->stats->own.labels,
+                                  counter_value(p, f, model->sums.values));
         }
 }
 
@@ -127,12 +147,12 @@ static void print_failures(const struct page *p) {
 
         prometheus_head(p->out, name, "Number of failed inference requests, all batch sizes",
                         METRIC_COUNTER);
-        for (size_t i = 0; i < p->n_models; i++) {
-                const struct shown_model *model = &p->models[i];
+        for (size_t i = 0; i < p->n_series; i++) {
+                const struct shown_series *s = &p->series[i];
 
                 for (int why = 0; why < N_FAILURE_REASONS; why++)
-                        prometheus_sample(p->out, name, model->stats->failure_labels[why],
-                                          (double)counted(p, model->sums.values[STAT_FAIL + why]));
+                        prometheus_sample(p->out, name, s->series->failure_labels[why],
+                                          (double)counted(p, s->values[STAT_FAIL + why]));
         }
 }
 
@@ -144,11 +164,11 @@ static void print_gauges(const struct page *p) {
                         "Instantaneous number of pending requests awaiting execution per-model.",
                         METRIC_GAUGE);
         for (size_t i = 0; i < p->n_models; i++)
-                prometheus_sample(p->out, pending, p->models[i].stats->labels,
+                prometheus_sample(p->out, pending, p->models[i].stats->own.labels,
                                   (double)model_stats_get_pending(p->models[i].stats));
         prometheus_head(p->out, load, "Model load time in seconds", METRIC_GAUGE);
         for (size_t i = 0; i < p->n_models; i++)
-                prometheus_sample(p->out, load, p->models[i].stats->labels,
+                prometheus_sample(p->out, load, p->models[i].stats->own.labels,
                                   p->models[i].stats->load_secs);
 }
 
@@ -167,7 +187,7 @@ static void print_first_responses(const struct page *p) {
                                         METRIC_HISTOGRAM);
                 has_head = true;
                 MUTEX_GUARD(&r->lock);
-                prometheus_histogram(p->out, name, p->models[i].stats->labels,
+                prometheus_histogram(p->out, name, p->models[i].stats->own.labels,
                                      &(struct prometheus_histogram){
                                              .bounds = r->first_bounds_ms,
                                              .counts = r->first_counts,
@@ -193,7 +213,7 @@ static void print_latency(const struct page *p, enum phase phase) {
                 struct model_stats      *s = p->models[i].stats;
                 bool                     has = wanted && model_stats_get_exemplars(s, exemplars);
 
-                prometheus_histogram(p->out, latency_histograms[phase].name, s->labels,
+                prometheus_histogram(p->out, latency_histograms[phase].name, s->own.labels,
                                      &(struct prometheus_histogram){
                                              .bounds = bounds,
                                              .counts = sums->latency[phase],
@@ -215,7 +235,7 @@ static void print_batch_sizes(const struct page *p) {
         for (size_t i = 0; i < p->n_models; i++) {
                 const struct stats_sums *sums = &p->models[i].sums;
 
-                prometheus_histogram(p->out, name, p->models[i].stats->labels,
+                prometheus_histogram(p->out, name, p->models[i].stats->own.labels,
                                      &(struct prometheus_histogram){
                                              .bounds = bounds,
                                              .counts = sums->batch,
@@ -276,7 +296,7 @@ static void print_load(const struct page *p, const struct load_family *f) {
                 if (!has_head)
                         prometheus_head(p->out, f->name, f->help, METRIC_GAUGE);
                 has_head = true;
-                prometheus_sample(p->out, f->name, s->labels, f->read(&s->load));
+                prometheus_sample(p->out, f->name, s->own.labels, f->read(&s->load));
         }
 }
 
@@ -292,15 +312,15 @@ static double read_count(const _Atomic uint64_t *count) {
 }
 
 static void print_active(struct strbuf *out, const char *name, const struct model_stats *s) {
-        prometheus_sample(out, name, s->labels, read_count(&s->sequences->n_active));
+        prometheus_sample(out, name, s->own.labels, read_count(&s->sequences->n_active));
 }
 
 static void print_backlog(struct strbuf *out, const char *name, const struct model_stats *s) {
-        prometheus_sample(out, name, s->labels, read_count(&s->sequences->n_backlog));
+        prometheus_sample(out, name, s->own.labels, read_count(&s->sequences->n_backlog));
 }
 
 static void print_started(struct strbuf *out, const char *name, const struct model_stats *s) {
-        prometheus_sample(out, name, s->labels, read_count(&s->sequences->n_started));
+        prometheus_sample(out, name, s->own.labels, read_count(&s->sequences->n_started));
 }
 
 static void print_ended(struct strbuf *out, const char *name, const struct model_stats *s) {
@@ -359,15 +379,15 @@ static void print_batching(const struct page *p, size_t family) {
 
 /* Counters, gauges and histograms in the reference server's order; then our own families. */
 static void print_page(const struct page *p) {
-        print_counters(p, &success_family, false);
+        print_counters(p, &success_family);
         print_failures(p);
         for (size_t i = 0; i < ARRAY_LEN(reference_counts); i++)
-                print_counters(p, &reference_counts[i], false);
+                print_counters(p, &reference_counts[i]);
         if (p->options->counter_latencies) {
                 for (size_t i = 0; i < ARRAY_LEN(latency_families); i++)
-                        print_counters(p, &latency_families[i], false);
+                        print_counters(p, &latency_families[i]);
                 for (size_t i = 0; i < ARRAY_LEN(cache_families); i++)
-                        print_counters(p, &cache_families[i], true);
+                        print_cache(p, &cache_families[i]);
         }
         print_gauges(p);
         if (p->options->histogram_latencies)
@@ -376,7 +396,7 @@ static void print_page(const struct page *p) {
                 print_latency(p, (enum phase)phase);
         print_batch_sizes(p);
         for (const struct counter_family *f = own_families; f->name != NULL; f++)
-                print_counters(p, f, false);
+                print_counters(p, f);
         print_paths(p);
         for (size_t i = 0; i < ARRAY_LEN(load_families); i++)
                 print_load(p, &load_families[i]);
@@ -386,43 +406,62 @@ static void print_page(const struct page *p) {
                 print_batching(p, i);
 }
 
+static void add_series(struct page *p, struct stats_series *s, struct stats_sums *all) {
+        struct shown_series *shown = &p->series[p->n_series++];
+        struct stats_sums    sums = { 0 };
+
+        stats_series_add(s, &sums);
+        stats_sums_add(all, &sums);
+        shown->series = s;
+        memcpy(shown->values, sums.values, sizeof(shown->values));
+}
+
+static void add_model(struct page *p, struct model_stats *s) {
+        struct shown_model *shown = &p->models[p->n_models++];
+
+        *shown = (struct shown_model){ .stats = s };
+        add_series(p, &s->own, &shown->sums);
+        for (size_t i = 0; i < s->n_gpus; i++)
+                add_series(p, &s->on_gpu[i], &shown->sums);
+}
+
 /* Reads the models to print. While a version is reloaded, both the old and the new load are listed,
  * with equal labels. A line may be printed only once, so only the newest load is. */
-static size_t add_models_locked(struct model_metrics *m, struct shown_model *shown) {
+static void add_models_locked(struct model_metrics *m, struct page *p) {
         struct map newest;
-        size_t     n = 0;
 
         map_init(&newest);
         LIST_FOR_EACH(&m->shown, node) {
                 struct model_stats *s = LIST_ENTRY(node, struct model_stats, node);
 
-                map_set(&newest, str_of(s->labels), s);
+                map_set(&newest, str_of(s->own.labels), s);
         }
         LIST_FOR_EACH(&m->shown, node) {
                 struct model_stats *s = LIST_ENTRY(node, struct model_stats, node);
 
-                if (map_find(&newest, str_of(s->labels)) != s)
-                        continue;
-                shown[n].stats = s;
-                model_stats_sum(s, &shown[n++].sums);
+                if (map_find(&newest, str_of(s->own.labels)) == s)
+                        add_model(p, s);
         }
         map_done(&newest);
-        return n;
 }
 
 void model_metrics_print(void *owner, struct strbuf *out) {
         struct model_metrics *m = owner;
         struct page           page = { .options = &m->options, .out = out };
-        size_t                n_shown = 0;
+        size_t                n_models = 0, n_series = 0;
 
         MUTEX_GUARD(&m->lock);
-        LIST_FOR_EACH(&m->shown, node)
-                n_shown++;
-        if (n_shown == 0)
+        LIST_FOR_EACH(&m->shown, node) {
+                n_models++;
+                n_series += 1 + LIST_ENTRY(node, struct model_stats, node)->n_gpus;
+        }
+        if (n_models == 0)
                 return;
         page.wants_exemplars = metric_registry_wants_exemplars(m->registry);
-        page.models = mem_alloc(n_shown * sizeof(*page.models));
-        page.n_models = add_models_locked(m, page.models);
+        page.models = mem_alloc(n_models * sizeof(*page.models));
+        page.series = mem_alloc(n_series * sizeof(*page.series));
+        add_models_locked(m, &page);
         print_page(&page);
         free(page.models);
+        free(page.series);
 }

@@ -23,7 +23,7 @@ static NOINLINE unsigned number_thread(void) {
         return thread_number;
 }
 
-static inline struct stats_shard *own_shard(struct model_stats *s) {
+static inline struct stats_shard *own_shard(struct stats_series *s) {
         unsigned number = thread_number;
 
         if (number == 0)
@@ -104,11 +104,22 @@ static void add_execution(struct stats_shard *shard, const struct request_times 
         add_one(&item->compute_output, since(t->compute_end_ns, t->exec_end_ns));
 }
 
-void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t n_rows) {
+struct stats_series *model_stats_series(struct model_stats *s, int device) {
+        for (size_t i = 0; i < s->n_gpus; i++)
+                if (s->on_gpu[i].device == device)
+                        return &s->on_gpu[i];
+        return &s->own;
+}
+
+void stats_series_success(struct stats_series *s, const struct request_times *t, uint64_t n_rows) {
         struct stats_shard *shard = own_shard(s);
 
         MUTEX_GUARD(&shard->lock);
         add_request(&shard->sums, t, n_rows);
+}
+
+void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t n_rows) {
+        stats_series_success(&s->own, t, n_rows);
 }
 
 void model_stats_exemplar(struct model_stats *s, const struct request_times *t,
@@ -127,7 +138,7 @@ void model_stats_exemplar(struct model_stats *s, const struct request_times *t,
                 s->exemplars.items[power_bucket(ns, LATENCY_BASE_NS, N_LATENCY_BOUNDS)] = one;
 }
 
-void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns) {
+void stats_series_failure(struct stats_series *s, enum failure_reason why, uint64_t duration_ns) {
         struct stats_shard *shard = own_shard(s);
 
         MUTEX_GUARD(&shard->lock);
@@ -135,15 +146,24 @@ void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_
         shard->sums.values[STAT_FAIL_NS] += duration_ns;
 }
 
-void model_stats_execution(struct model_stats *s, uint64_t n_rows, const struct request_times *t) {
+void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns) {
+        stats_series_failure(&s->own, why, duration_ns);
+}
+
+void stats_series_execution(struct stats_series *s, uint64_t n_rows,
+                            const struct request_times *t) {
         struct stats_shard *shard = own_shard(s);
 
         MUTEX_GUARD(&shard->lock);
         add_execution(shard, t, n_rows);
 }
 
+void model_stats_execution(struct model_stats *s, uint64_t n_rows, const struct request_times *t) {
+        stats_series_execution(&s->own, n_rows, t);
+}
+
 void model_stats_composed(struct model_stats *s, const struct request_times *t, uint64_t n_rows) {
-        struct stats_shard *shard = own_shard(s);
+        struct stats_shard *shard = own_shard(&s->own);
 
         MUTEX_GUARD(&shard->lock);
         add_request(&shard->sums, t, n_rows);
@@ -152,7 +172,7 @@ void model_stats_composed(struct model_stats *s, const struct request_times *t, 
 
 void model_stats_cache_hit(struct model_stats *s, const struct request_times *t,
                            uint64_t lookup_ns) {
-        struct stats_shard *shard = own_shard(s);
+        struct stats_shard *shard = own_shard(&s->own);
 
         MUTEX_GUARD(&shard->lock);
         add_success(&shard->sums, t);
@@ -161,7 +181,7 @@ void model_stats_cache_hit(struct model_stats *s, const struct request_times *t,
 }
 
 void model_stats_cache_miss(struct model_stats *s, uint64_t lookup_insert_ns) {
-        struct stats_shard *shard = own_shard(s);
+        struct stats_shard *shard = own_shard(&s->own);
 
         MUTEX_GUARD(&shard->lock);
         shard->sums.values[STAT_CACHE_MISS]++;
@@ -169,11 +189,11 @@ void model_stats_cache_miss(struct model_stats *s, uint64_t lookup_insert_ns) {
 }
 
 void model_stats_pending(struct model_stats *s, int change) {
-        atomic_fetch_add_explicit(&own_shard(s)->pending, change, memory_order_relaxed);
+        atomic_fetch_add_explicit(&own_shard(&s->own)->pending, change, memory_order_relaxed);
 }
 
 void model_stats_path(struct model_stats *s, bool was_inline) {
-        struct stats_shard *shard = own_shard(s);
+        struct stats_shard *shard = own_shard(&s->own);
 
         atomic_fetch_add_explicit(was_inline ? &shard->n_inline : &shard->n_queued, 1,
                                   memory_order_relaxed);
@@ -237,7 +257,7 @@ static void add_all(uint64_t *to, const uint64_t *more, size_t n) {
                 to[i] += more[i];
 }
 
-static void add_sums(struct stats_sums *to, const struct stats_sums *more) {
+void stats_sums_add(struct stats_sums *to, const struct stats_sums *more) {
         add_all(to->values, more->values, N_STATS);
         for (int phase = 0; phase < N_PHASES; phase++)
                 add_all(to->latency[phase], more->latency[phase], N_LATENCY_BOUNDS + 1);
@@ -245,11 +265,10 @@ static void add_sums(struct stats_sums *to, const struct stats_sums *more) {
         to->last_success_ns = MAX(to->last_success_ns, more->last_success_ns);
 }
 
-void model_stats_sum(struct model_stats *s, struct stats_sums *ret) {
-        *ret = (struct stats_sums){ 0 };
+void stats_series_add(struct stats_series *s, struct stats_sums *to) {
         for (size_t i = 0; i < N_SHARDS; i++) {
                 MUTEX_GUARD(&s->shards[i].shard.lock);
-                add_sums(ret, &s->shards[i].shard.sums);
+                stats_sums_add(to, &s->shards[i].shard.sums);
         }
 }
 
@@ -267,7 +286,7 @@ uint64_t model_stats_get_pending(struct model_stats *s) {
         int64_t sum = 0;
 
         for (size_t i = 0; i < N_SHARDS; i++)
-                sum += atomic_load_explicit(&s->shards[i].shard.pending, memory_order_relaxed);
+                sum += atomic_load_explicit(&s->own.shards[i].shard.pending, memory_order_relaxed);
         return sum > 0 ? (uint64_t)sum : 0;
 }
 
@@ -275,7 +294,7 @@ uint64_t model_stats_get_path(struct model_stats *s, bool was_inline) {
         uint64_t sum = 0;
 
         for (size_t i = 0; i < N_SHARDS; i++) {
-                struct stats_shard *shard = &s->shards[i].shard;
+                struct stats_shard *shard = &s->own.shards[i].shard;
 
                 sum += atomic_load_explicit(was_inline ? &shard->n_inline : &shard->n_queued,
                                             memory_order_relaxed);
@@ -296,16 +315,22 @@ static uint64_t wall_ms(struct model_stats *s, uint64_t monotonic_ns) {
         return (monotonic_ns + kept) / NS_PER_MS;
 }
 
-static void read_batches(struct model_stats *s, struct model_stats_snapshot *ret) {
-        struct batch_table all = { 0 };
-
+static void add_batches(struct stats_series *s, struct batch_table *to) {
         for (size_t i = 0; i < N_SHARDS; i++) {
                 struct stats_shard *shard = &s->shards[i].shard;
 
                 MUTEX_GUARD(&shard->lock);
                 for (size_t k = 0; k < shard->batches.n; k++)
-                        batch_table_add(&all, &shard->batches.items[k]);
+                        batch_table_add(to, &shard->batches.items[k]);
         }
+}
+
+static void read_batches(struct model_stats *s, struct model_stats_snapshot *ret) {
+        struct batch_table all = { 0 };
+
+        add_batches(&s->own, &all);
+        for (size_t i = 0; i < s->n_gpus; i++)
+                add_batches(&s->on_gpu[i], &all);
         ret->batches = all.items;
         ret->n_batches = all.n;
 }
@@ -332,11 +357,13 @@ static void read_responses(struct model_stats *s, struct model_stats_snapshot *r
 }
 
 static void read_sums(struct model_stats *s, struct model_stats_snapshot *ret) {
-        struct stats_sums sums;
+        struct stats_sums sums = { 0 };
         const uint64_t   *values = sums.values, *phase_ns = &sums.values[STAT_PHASE_NS];
         uint64_t          n_computed;
 
-        model_stats_sum(s, &sums);
+        stats_series_add(&s->own, &sums);
+        for (size_t i = 0; i < s->n_gpus; i++)
+                stats_series_add(&s->on_gpu[i], &sums);
         n_computed = values[STAT_SUCCESS] - values[STAT_CACHE_HIT];
         *ret = (struct model_stats_snapshot){
                 .inference_count = values[STAT_INFERENCES],

@@ -21,6 +21,10 @@
 struct model_metrics;
 struct batch_counts;
 struct model_stats;
+/* The part of a model's statistics that its instances on one GPU count, or the part that all others do.
+ * The statistics extension and the histograms add the parts up; the counters of GET /metrics have a
+ * series for each, with the label gpu_uuid for a GPU. */
+struct stats_series;
 
 enum failure_reason {
         FAILURE_OTHER,
@@ -55,12 +59,18 @@ void compute_sums_merge(struct compute_sums *to, const struct compute_sums *more
 void compute_sums_to_times(const struct compute_sums *sums, uint64_t start_ns,
                            struct request_times *t);
 
+struct stats_gpu {
+        int         device;
+        const char *uuid;
+};
+
 struct model_stats_options {
         const char *model;
         const char *namespace; /* NULL or "": no label */
         int64_t                    version;
-        const char                *gpu_uuid; /* of the one GPU of all instances; NULL: none */
-        const struct metric_label *tags;     /* metric_tags of the configuration */
+        const struct stats_gpu    *gpus; /* on which it has instances; borrowed for the call */
+        size_t                     n_gpus;
+        const struct metric_label *tags; /* metric_tags of the configuration */
         size_t                     n_tags;
         bool                       has_cache; /* the families of the response cache are printed */
         bool                       is_decoupled;  /* response_stats, first-response histogram */
@@ -92,6 +102,14 @@ const char *model_stats_labels(const struct model_stats *s);
 /* _show() lists the model in its model_metrics, to be called after it was loaded; _hide() removes it. */
 void model_stats_show(struct model_stats *s, double load_secs);
 void model_stats_hide(struct model_stats *s);
+
+/* The series of the GPU; of a device that is none of the model's GPUs, that of all other instances. */
+struct stats_series *model_stats_series(struct model_stats *s, int device);
+/* As model_stats_success(), model_stats_failure() and model_stats_execution(), which count what no
+ * instance on a GPU does. */
+void stats_series_success(struct stats_series *s, const struct request_times *t, uint64_t n_rows);
+void stats_series_failure(struct stats_series *s, enum failure_reason why, uint64_t duration_ns);
+void stats_series_execution(struct stats_series *s, uint64_t n_rows, const struct request_times *t);
 
 /* Counts one successful request of `n_rows` rows (inferences, in the terms of the protocol). */
 void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t n_rows);

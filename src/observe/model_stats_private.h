@@ -75,6 +75,15 @@ struct padded_shard {
         char padding[CACHE_LINE_BYTES - sizeof(struct stats_shard) % CACHE_LINE_BYTES];
 };
 
+/* What some of a model's instances count, and how it is labelled. */
+struct stats_series {
+        struct padded_shard *shards;        /* N_SHARDS, aligned, within shards_memory */
+        void                *shards_memory; /* owned, as the texts that follow */
+        char                *labels;        /* `{model="m",version="1"}` */
+        char                *failure_labels[N_FAILURE_REASONS]; /* with reason="…" */
+        int                  device;                            /* of a GPU's series */
+};
+
 /* Responses of decoupled models. One lock is enough, since a response costs far more than taking it. */
 struct stats_responses {
         struct mutex lock; /* rank LOCK_METRIC; guards everything below */
@@ -111,11 +120,8 @@ struct model_stats {
         struct model_metrics *metrics; /* borrowed: outlives its models */
         bool                  has_cache;
         bool                  is_decoupled;
-        double                load_secs;  /* guarded by the lock of model_metrics */
-        char                 *labels;     /* owned, as the next ones; `{model="m",version="1"}` */
-        char                 *gpu_labels; /* with gpu_uuid="…"; the same without a GPU */
-        char                 *failure_labels[N_FAILURE_REASONS]; /* with reason="…" */
-        char                 *path_labels[2]; /* with path="…": inline, queued */
+        double                load_secs;      /* guarded by the lock of model_metrics */
+        char                 *path_labels[2]; /* owned; with path="…": inline, queued */
 
         struct batch_counts    *batching;  /* owned; NULL: the model has no batches */
         struct sequence_counts *sequences; /* owned; NULL: the model has none */
@@ -124,8 +130,9 @@ struct model_stats {
 
         struct model_load load;
 
-        struct padded_shard   *shards;        /* N_SHARDS, aligned, within shards_memory */
-        void                  *shards_memory; /* owned */
+        struct stats_series    own;    /* all that no instance on a GPU counts */
+        struct stats_series   *on_gpu; /* owned; one for each GPU with instances */
+        size_t                 n_gpus;
         struct stats_responses responses;
         struct stats_exemplars exemplars;
         _Atomic uint64_t       wall_offset_ns; /* wall clock - monotonic clock */
@@ -156,8 +163,9 @@ struct model_metrics {
         struct load_meter            meter;
 };
 
-/* Adds up all shards. */
-void model_stats_sum(struct model_stats *s, struct stats_sums *ret);
+void stats_sums_add(struct stats_sums *to, const struct stats_sums *more);
+/* Adds the shards of a series to the sums. */
+void stats_series_add(struct stats_series *s, struct stats_sums *to);
 /* Copies N_LATENCY_BOUNDS + 1 exemplars; returns false when there is none. */
 bool     model_stats_get_exemplars(struct model_stats *s, struct prometheus_exemplar *ret);
 uint64_t model_stats_get_pending(struct model_stats *s);

@@ -223,6 +223,8 @@ static inline void set_properties(struct step_run *s, struct request *req) {
         req->priority = outer->priority;
         req->timeout_us = time_left_us(s->run);
         req->is_uncacheable = outer->is_uncacheable;
+        if (outer->has_device_outputs) /* the last step, or the answer, is written there */
+                req->has_device_outputs = true;
         req->outer = outer;
         req->steps = s->plan->nested;
         req->allocator = run_allocator_of(s);

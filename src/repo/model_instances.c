@@ -433,8 +433,7 @@ static struct error *prepare(struct model_update *u) {
         return err;
 }
 
-/* `device` GPU_HOST: a group without GPUs. */
-static bool has_instances_at(const struct model_config *c, int device) {
+bool model_instances_are_at(const struct model_config *c, int device) {
         for (size_t g = 0; g < c->pb->n_instance_group; g++) {
                 const Inference__ModelInstanceGroup *group = c->pb->instance_group[g];
 
@@ -452,10 +451,10 @@ static bool covers(const struct model_config *wide, const struct model_config *c
         for (size_t g = 0; g < c->pb->n_instance_group; g++) {
                 const Inference__ModelInstanceGroup *group = c->pb->instance_group[g];
 
-                if (group->n_gpus == 0 && !has_instances_at(wide, GPU_HOST))
+                if (group->n_gpus == 0 && !model_instances_are_at(wide, GPU_HOST))
                         return false;
                 for (size_t i = 0; i < group->n_gpus; i++)
-                        if (!has_instances_at(wide, group->gpus[i]))
+                        if (!model_instances_are_at(wide, group->gpus[i]))
                                 return false;
         }
         return true;

@@ -36,6 +36,8 @@ struct instance_devices {
 };
 
 struct instance_devices model_instances_devices(const struct model_config *c);
+/* True when a group has instances on the GPU; with GPU_HOST, when a group has no GPUs. */
+bool model_instances_are_at(const struct model_config *c, int device);
 /* Makes the instances of the model's configuration, without a scheduler yet. */
 struct error *model_instances_make(struct loaded_model *l) NODISCARD;
 void          model_instances_free(struct loaded_model *l);

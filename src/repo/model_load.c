@@ -18,6 +18,7 @@
 #include "repo/composed_model.h"
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
+#include "repo/model_instances.h"
 #include "repo/model_key.h"
 #include "repo/model_kind.h"
 #include "repo/override.h"
@@ -98,12 +99,25 @@ static struct error *check_completed(struct loaded_model *l) {
         return model_config_check_warmup(config);
 }
 
+/* The GPUs that the model has instances on. */
+static size_t list_gpus(const struct loaded_model *l, struct stats_gpu *ret) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < gpus_count(l->env->gpus); i++) {
+                const struct gpu_info *gpu = gpus_at(l->env->gpus, i);
+
+                if (model_instances_are_at(l->model.config, gpu->device))
+                        ret[n++] = (struct stats_gpu){ gpu->device, gpu->uuid };
+        }
+        return n;
+}
+
 /* Makes the statistics. The metric tags of the configuration become labels. */
 static void make_stats(struct loaded_model *l) {
-        const struct gpu_info        *gpu = gpus_find(l->env->gpus, l->model.device);
         const Inference__ModelConfig *pb = l->model.config->pb;
-        struct metric_label          *tags = mem_zalloc((pb->n_metric_tags + 1) * sizeof(*tags));
-        bool                          has_sequences = pb->scheduling_choice_case ==
+        struct stats_gpu    *gpus = mem_zalloc((gpus_count(l->env->gpus) + 1) * sizeof(*gpus));
+        struct metric_label *tags = mem_zalloc((pb->n_metric_tags + 1) * sizeof(*tags));
+        bool                 has_sequences = pb->scheduling_choice_case ==
                              INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
 
         for (size_t i = 0; i < pb->n_metric_tags; i++)
@@ -115,7 +129,8 @@ static void make_stats(struct loaded_model *l) {
                                         .model = l->name,
                                         .namespace = l->namespace,
                                         .version = l->model.version,
-                                        .gpu_uuid = gpu != NULL ? gpu->uuid : NULL,
+                                        .gpus = gpus,
+                                        .n_gpus = list_gpus(l, gpus),
                                         .tags = tags,
                                         .n_tags = pb->n_metric_tags,
                                         .has_cache = l->model.cache != NULL,
@@ -125,6 +140,7 @@ static void make_stats(struct loaded_model *l) {
                                         .has_batches = sched_has_batches(l->model.config) });
         l->backend.stats = l->model.stats;
         free(tags);
+        free(gpus);
 }
 
 /* True when the model has no backend. */

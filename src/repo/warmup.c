@@ -266,7 +266,7 @@ static struct error *add_states(const struct warmup *w, const struct executor *e
         states = implicit_states_new(w->model->states, STATES_OF_SAMPLE);
         if (states == NULL)
                 return no_memory();
-        err = implicit_states_bring(states, w->model, executor->device);
+        err = implicit_states_bring(states, w->model, executor->gpu);
         if (err != NULL) {
                 implicit_states_free(states);
                 return err;

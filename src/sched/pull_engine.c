@@ -349,10 +349,16 @@ static void on_timeout(struct timer *t) {
 
 /* ---- submit and cancel ----------------------------------------------------------------------- */
 
-/* True while a request may wait whose inputs are copied from a device before its execution: the thread that
- * executes it waits for the device, and the first time for the device's context as well. */
+/* True for a request whose inputs are copied from a device before its execution, or whose outputs are copied
+ * to one after it: the thread that executes it waits for the device, and the first time for the device's
+ * context as well. */
+static inline bool has_copies(const struct request *req) {
+        return req->has_device_inputs || req->has_device_outputs;
+}
+
+/* True while such a request may wait. */
 static bool waits_for_copies(const struct pull_engine *e) {
-        return e->has_device_inputs && has_work(e);
+        return e->has_device_tensors && has_work(e);
 }
 
 /* Checks the first idle instance, which is the one that a policy runs if all are alike. A policy
@@ -415,8 +421,8 @@ static void unlock_and_run(struct pull_engine *e, struct sched_event *ev) {
 static struct instance *find_direct_locked(struct pull_engine *e, const struct infer_thread *thread,
                                            const struct request *req) {
         if (!e->policy->is_immediate || e->queue.n_waiting > 0 || e->group != NULL ||
-            e->batches_at_flush || req->has_device_inputs ||
-            !may_run_here(e, thread, req->is_inner) || response_stream_is_cancelled(req->stream))
+            e->batches_at_flush || has_copies(req) || !may_run_here(e, thread, req->is_inner) ||
+            response_stream_is_cancelled(req->stream))
                 return NULL;
         return LIST_ENTRY(list_first(&e->idle), struct instance, idle_node);
 }
@@ -520,7 +526,7 @@ static inline struct error *push_locked(struct pull_engine *e, struct request *r
                 e->last_queued_ns = now_ns;
         else if (e->last_queued_ns - now_ns < MAX_CLOCK_LAG_NS)
                 req->times.queue_start_ns = e->last_queued_ns;
-        e->has_device_inputs = req->has_device_inputs || waits_for_copies(e);
+        e->has_device_tensors = has_copies(req) || waits_for_copies(e);
         return request_queue_push(&e->queue, req, now_ns);
 }
 

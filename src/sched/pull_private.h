@@ -33,7 +33,7 @@ struct pull_engine {
         enum inline_execution inline_execution;
         uint64_t              inline_limit_ns;
         bool                  batches_at_flush;
-        bool has_device_inputs; /* of a request that may wait; see waits_for_copies() */
+        bool has_device_tensors; /* of a request that may wait; see waits_for_copies() */
 
         struct load_source load; /* of the model's statistics */
 

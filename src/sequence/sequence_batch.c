@@ -244,7 +244,7 @@ static struct error *open_states(struct sequence_instance *in, const struct requ
         }
         if (seq->states == NULL)
                 seq->states = implicit_states_new(model->states, STATES_OF_SEQUENCE);
-        return seq->states != NULL ? implicit_states_bring(seq->states, model, in->inner->device)
+        return seq->states != NULL ? implicit_states_bring(seq->states, model, in->inner->gpu)
                                    : no_states(in, NULL);
 }
 

@@ -15,6 +15,8 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/list.h"
+#include "base/lock.h"
 #include "base/str.h"
 #include "gpu/gpu.h"
 
@@ -27,11 +29,17 @@ struct work_pool;
 /* Limit of CUDA regions that are open at a time, counting those that requests still use. */
 #define CUDA_REGION_MAX 1024
 
+/* Limit of the memory of each GPU that open regions keep, as a part of its memory, unless it is set. */
+#define CUDA_REGION_MEMORY 0.5
+
 /* What the CUDA regions of a registry share. */
 struct cuda_regions {
         struct gpus      *gpus;   /* borrowed; NULL: no region can be opened */
         struct work_pool *closer; /* owned: closes regions whose last user must not block */
+        double            limit;  /* of the memory of a GPU, 0 to 1 */
         _Atomic uint32_t  n_open;
+        struct mutex      lock;        /* rank LOCK_LEAF; guards what follows */
+        struct list       allocations; /* struct cuda_allocation, owned: those that are open */
 };
 
 /* The memory that a client offers. Borrowed. */
@@ -43,12 +51,14 @@ struct cuda_place {
 };
 
 struct cuda_region {
-        struct cuda_regions *of; /* borrowed; NULL: not open */
-        void                *memory;
-        int                  device;
-        unsigned char        handle[GPU_SHARE_BYTES]; /* the client's */
+        struct cuda_regions    *of;         /* borrowed; NULL: not open */
+        struct cuda_allocation *allocation; /* one of its users is this region */
+        void                   *memory;
+        int                     device;
+        unsigned char           handle[GPU_SHARE_BYTES]; /* the client's */
 };
 
+/* `limit` is CUDA_REGION_MEMORY until it is changed, before the first region. */
 void cuda_regions_init(struct cuda_regions *all, struct gpus *gpus);
 /* Waits until the regions are closed that have no user. */
 void cuda_regions_done(struct cuda_regions *all);
@@ -56,7 +66,7 @@ void cuda_regions_done(struct cuda_regions *all);
 /* INVALID_ARG for an unknown device, a handle of another length, an empty range, and a handle that
  * the driver refuses or whose allocation is smaller: "failed to register shared memory region:
  * invalid args", with the driver's text in the log. UNAVAILABLE when there are too many regions,
- * and when the device cannot be used. */
+ * when the open allocations of the device would exceed the limit, and when the device cannot be used. */
 struct error *cuda_region_open(struct cuda_regions *all, const struct cuda_place *place,
                                struct cuda_region *ret) NODISCARD;
 void          cuda_region_close(struct cuda_region *r);

@@ -27,6 +27,10 @@ struct error *shared_memory_new(struct gpus *gpus, struct shared_memory **ret) {
         return NULL;
 }
 
+void shared_memory_limit_gpus(struct shared_memory *m, double part) {
+        m->cuda.limit = part;
+}
+
 struct error *shared_memory_check_change(const struct shared_memory *m) {
         if (m != NULL)
                 return NULL;

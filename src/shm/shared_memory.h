@@ -33,6 +33,9 @@ struct shared_memory;
 /* Also installs the handler of SIGBUS (shm_guard.h). `gpus` is borrowed; NULL: without GPUs. */
 struct error *shared_memory_new(struct gpus *gpus, struct shared_memory **ret) NODISCARD;
 void          shared_memory_free(struct shared_memory *m); /* NULL is fine; no region is in use */
+/* The part of each GPU's memory, 0 to 1, that CUDA regions may keep open; CUDA_REGION_MEMORY until then. To be
+ * called before the first region. */
+void shared_memory_limit_gpus(struct shared_memory *m, double part);
 
 /* UNSUPPORTED unless clients may register and unregister regions. */
 struct error *shared_memory_check_change(const struct shared_memory *m) NODISCARD;

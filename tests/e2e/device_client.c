@@ -11,7 +11,8 @@
  *
  * A place is cpu, pinned, or the number of a device; the first one is that of the outputs. An input with several
  * places has its bytes there in pieces of the same size. A place "no0" is GPU 0 by name only: the bytes are in main
- * memory. With <n>, so many requests run at once. The answer is a line:
+ * memory. With "~" after the place of the outputs, this thread is one that may run models and must not wait: the answer
+ * must come from another one. With <n>, so many requests run at once. The answer is a line:
  *
  *     -1 <output>=<type of memory>:<id>:<hex> ...     of the last request; "differs" when another one has others
  *     -1 <hex of the JSON>
@@ -20,9 +21,11 @@
  * Then the server is stopped. Device memory is the driver's (tests/gpu): on the stand-in a leak, a use after free
  * or a copy that nobody waited for ends the program with a report. */
 #include "driver_table.h"
+#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +54,10 @@ struct call {
         struct piece                          pieces[MAX_WORDS * MAX_PIECES]; /* of its inputs */
         size_t                                n_pieces;
         struct place                          outputs;
-        char                                 *answer; /* owned; NULL: none yet */
-        int                                   n_open; /* the response and the release */
+        bool                                  must_not_wait; /* the thread that submits it, */
+        pthread_t                             submitter;     /* which is this one */
+        char                                 *answer;        /* owned; NULL: none yet */
+        int                                   n_open;        /* the response and the release */
 };
 
 static struct {
@@ -297,6 +302,8 @@ static void on_response(struct TRITONSERVER_InferenceResponse *r, const uint32_t
                         void *userp) {
         struct call *c = userp;
 
+        if (c->must_not_wait && pthread_equal(c->submitter, pthread_self()))
+                fail("an answer comes", "from the thread that must not wait for its copies");
         if (r != NULL) {
                 free(c->answer);
                 c->answer = print_response(r);
@@ -358,7 +365,10 @@ static struct TRITONSERVER_Error *start(struct call *c, const char *model, char 
                                         size_t n_words, uint64_t sequence) {
         struct TRITONSERVER_Error *err;
 
-        *c = (struct call){ .outputs = read_place(words[0]), .n_open = 2 };
+        *c = (struct call){ .outputs = read_place(words[0]),
+                            .n_open = 2,
+                            .must_not_wait = strchr(words[0], '~') != NULL,
+                            .submitter = pthread_self() };
         err = TRITONSERVER_InferenceRequestNew(&c->request, server, model, -1);
         for (size_t i = 1; i < n_words && err == NULL; i++) {
                 char *copy = strdup(words[i]);
@@ -368,6 +378,9 @@ static struct TRITONSERVER_Error *start(struct call *c, const char *model, char 
         }
         if (err != NULL)
                 return err;
+        must(NESO_InferenceRequestSetDeviceOutputs(c->request, c->must_not_wait));
+        if (c->must_not_wait)
+                must(NESO_ThreadAllowInlineExecution(true));
         /* A sequence of one request, for a model that has sequences. */
         must(TRITONSERVER_InferenceRequestSetCorrelationId(c->request, sequence));
         must(TRITONSERVER_InferenceRequestSetFlags(c->request,

@@ -14,6 +14,7 @@ import pytest
 import requests
 
 import cuda_client
+import scrape
 import test_shared_memory as system
 from conftest import is_sanitized, require_build
 from cuda_client import Memory, Other
@@ -28,12 +29,20 @@ OPTIONS = ("--allow-client-shm=true",)
 PAGE = 4096
 
 SLOW = system.SLOW
+EAGER = 'parameters { key: "inline_execution" value { string_value: "always" } }'
 MODELS = {f"id_{name.lower()}": identity(kind_of, [-1]) for name, (kind_of, _, _) in TYPES.items()}
 MODELS.update({
     "id_bytes": identity("TYPE_STRING", [-1]),
     "fixed": identity("TYPE_FP32", [16]),
     "batched": identity("TYPE_FP32", [4], 8, "dynamic_batching {}"),
     "slow": gated(SLOW),
+    "eager": identity("TYPE_FP32", [-1], 0, EAGER),
+    "eager_steps": """platform: "ensemble" input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
+ensemble_scheduling {
+  step { model_name: "eager" input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "t" } }
+  step { model_name: "eager" input_map { key: "INPUT0" value: "t" } output_map { key: "OUTPUT0" value: "OUTPUT0" } }
+}""",
     "decoupled": SLOW + "model_transaction_policy { decoupled: true }\n"
                  'parameters { key: "responses" value { string_value: "2" } }\n',
 })
@@ -260,6 +269,44 @@ def test_strings(api):
         with pytest.raises(system.Refused, match="id_bytes") as caught:
             api.infer("id_bytes", "BYTES", [4], ("r", 0, len(raw)))
         assert caught.value.pair[0] == 400
+
+
+def executions(server, model):
+    """How many ran on the thread that read the request, and on another one."""
+    return [scrape.metric(server, "neso_executions_total", model, path=path) for path in ("inline", "queued")]
+
+
+@pytest.mark.parametrize("name", ["eager", "eager_steps"])
+def test_no_loop_waits_for_an_output(api, server, name):
+    """The copy to the region is made by the instance's thread, also of the last step of an ensemble."""
+    raw = struct.pack("<2f", 1, 2)
+    with Region(api, raw + bytes(PAGE)) as gpu:
+        api.infer(name, "FP32", [2], raw)
+        inline, queued = executions(server, "eager")
+        api.infer(name, "FP32", [2], raw)
+        assert executions(server, "eager")[0] > inline  # the loop runs this model itself
+        inline, queued = executions(server, "eager")
+        for i in range(5):
+            assert api.infer(name, "FP32", [2], raw, ("r", 64 * i + 64, 8)) == ([2], b"")
+            assert gpu.read(64 * i + 64, 8) == raw
+        assert executions(server, "eager") == [inline, queued + (5 if name == "eager" else 10)]
+
+
+def test_output_of_the_cache(tmp_path):
+    """An answer of the cache goes to the region, too."""
+    raw = struct.pack("<2f", 1, 2)
+    models = {"kept": identity("TYPE_FP32", [-1], 0, "response_cache { enable: true }")}
+    with opens_gpu_server(tmp_path, models, *OPTIONS,
+                          "--cache-config=local,size=1048576") as server:
+        api = Http(server)
+        assert api.infer("kept", "FP32", [2], raw) == ([2], raw)  # which is kept
+        with Region(api, bytes(PAGE)) as gpu:
+            for i in range(5):
+                assert api.infer("kept", "FP32", [2], raw, ("r", 64 * i, 8)) == ([2], b"")
+                assert gpu.read(64 * i, 8) == raw
+        row = requests.get(f"{server.url}/v2/models/kept/stats", timeout=SECONDS).json()["model_stats"][0]
+        counts = {key: pair["count"] for key, pair in row["inference_stats"].items()}
+        assert (counts["cache_hit"], counts["cache_miss"], row["execution_count"]) == (5, 1, 1)
 
 
 def test_large(api):

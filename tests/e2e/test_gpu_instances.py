@@ -3,6 +3,7 @@
 
 The backend "gpu" refuses a call when another device than its instance's is current on the thread."""
 import concurrent.futures
+import re
 
 import pytest
 import requests
@@ -216,18 +217,45 @@ def test_an_update_with_fewer_instances_is_not_limited(tmp_path):
         assert groups(server, "m")[0][2] == 1
 
 
+def counters(server, family, model):
+    """{UUID of a GPU, or None: value} of the series of a model."""
+    found = {}
+    for line in scrape.page(server).text.splitlines():
+        if line.startswith(family + "{") and f'model="{model}"' in line:
+            uuid = re.search(r'gpu_uuid="([^"]*)"', line)
+            found[uuid and uuid[1]] = float(line.rpartition(" ")[2])
+    return found
+
+
 def test_metrics_name_the_gpu(tmp_path):
-    """What a model on one GPU counts has the label gpu_uuid, other models' metrics have it not."""
+    """What the instances on a GPU count has the label gpu_uuid, other counters have it not."""
     models = {"one": model_text(gpus=[1]), "cpu": model_text(kind="KIND_CPU")}
     with opens_gpu_server(tmp_path, models) as server:
         infer_ok(server, "one", count=3)
         infer_ok(server, "cpu", count=2)
+        gpus = [gpu["uuid"] for gpu in requests.get(f"{server.url}/v2/gpus", timeout=SECONDS).json()["gpus"]]
+        for family in ("request_success", "count", "exec_count"):
+            name = f"nv_inference_{family}"
+            assert counters(server, name, "one") == {None: 0, gpus[1]: 3}, family
+            assert counters(server, name, "cpu") == {None: 2}, family
+        for family in ("request_duration_us", "compute_infer_duration_us"):
+            assert counters(server, f"nv_inference_{family}", "one").keys() == {None, gpus[1]}
+            assert counters(server, f"nv_inference_{family}", "cpu").keys() == {None}
         page = scrape.page(server).text
-        lines = [line for line in page.splitlines() if line.startswith("nv_inference_")]
-        success = {line.rpartition(" ")[2]: line for line in lines if "_request_success{" in line}
-        assert 'gpu_uuid="GPU-' in success["3"] and 'model="one"' in success["3"]
-        assert 'gpu_uuid' not in success["2"] and 'model="cpu"' in success["2"]
-        for family in ("count", "exec_count", "request_duration_us", "compute_infer_duration_us"):
-            labels = [line for line in lines if line.startswith(f"nv_inference_{family}{{")]
-            assert sorted("gpu_uuid" in line for line in labels) == [False, True], labels
-        assert not [line for line in lines if "pending_request" in line and "gpu_uuid" in line]
+        assert not [line for line in page.splitlines() if "pending_request" in line and "gpu_uuid" in line]
+
+
+def test_metrics_of_a_model_on_several_gpus(tmp_path):
+    """Each GPU has a series of its own, whose values add up to the statistics of the model."""
+    with opens_gpu_server(tmp_path, {"m": model_text(gpus=[0, 1])}) as server:
+        infer_ok(server, count=40)
+        gpus = [gpu["uuid"] for gpu in requests.get(f"{server.url}/v2/gpus", timeout=SECONDS).json()["gpus"]]
+        found = counters(server, "nv_inference_count", "m")
+        assert found.keys() == {None, gpus[0], gpus[1]} and found[None] == 0
+        assert found[gpus[0]] > 0 and found[gpus[1]] > 0
+        assert found[gpus[0]] + found[gpus[1]] == 40
+        durations = counters(server, "nv_inference_compute_infer_duration_us", "m")
+        assert durations[gpus[0]] > 0 and durations[gpus[1]] > 0 and durations[None] == 0
+        stats = requests.get(f"{server.url}/v2/models/m/stats", timeout=SECONDS).json()["model_stats"][0]
+        assert stats["inference_count"] == 40 and stats["inference_stats"]["success"]["count"] == 40
+        assert sum(counters(server, "nv_inference_exec_count", "m").values()) == stats["execution_count"]

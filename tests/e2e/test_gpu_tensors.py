@@ -24,6 +24,17 @@ def identity(type_of="INT32", more="", backend="identity", max_batch_size=8):
             + more)
 
 
+def two_steps(model):
+    return ('platform: "ensemble"\nmax_batch_size: 8\n'
+            'input { name: "INPUT0" data_type: TYPE_INT32 dims: -1 }\n'
+            'output { name: "OUTPUT0" data_type: TYPE_INT32 dims: -1 }\n'
+            "ensemble_scheduling { " + "".join(
+                f'step {{ model_name: "{model}" model_version: -1 '
+                f'input_map {{ key: "INPUT0" value: "{a}" }} '
+                f'output_map {{ key: "OUTPUT0" value: "{b}" }} }} '
+                for a, b in (("INPUT0", "between"), ("between", "OUTPUT0"))) + "}\n")
+
+
 MODELS = {
     "plain": identity(),
     "texts": identity("STRING"),
@@ -38,14 +49,9 @@ MODELS = {
     "seen_on_gpu": identity(more='output { name: "WHERE" data_type: TYPE_INT32 dims: [ 1, 2 ] }\n'
                                  "instance_group { kind: KIND_GPU gpus: [ 1 ] }\n",
                             backend="gpu", max_batch_size=0),
-    "ensemble": ('platform: "ensemble"\nmax_batch_size: 8\n'
-                 'input { name: "INPUT0" data_type: TYPE_INT32 dims: -1 }\n'
-                 'output { name: "OUTPUT0" data_type: TYPE_INT32 dims: -1 }\n'
-                 "ensemble_scheduling { " + "".join(
-                     'step { model_name: "plain" model_version: -1 '
-                     f'input_map {{ key: "INPUT0" value: "{a}" }} '
-                     f'output_map {{ key: "OUTPUT0" value: "{b}" }} }} '
-                     for a, b in (("INPUT0", "between"), ("between", "OUTPUT0"))) + "}\n"),
+    "ensemble": two_steps("plain"),
+    "eager": identity(more='parameters { key: "inline_execution" value { string_value: "always" } }\n'),
+    "eager_steps": two_steps("eager"),
 }
 
 
@@ -200,6 +206,18 @@ def test_cache(client):
     assert counts["cache_hit"] == 2
     assert counts["success"] == 6
     assert statistics["execution_count"] == 4
+
+
+def test_a_thread_that_must_not_wait(client):
+    """Outputs are copied to devices by other threads: those of instances, also for the steps of an ensemble, and of the
+    cache. The program fails when an answer comes from the thread that submits."""
+    host = tensor(CPU, VALUES)
+    orders = [f"{model} {place}~ {host}" for model in ("eager", "eager_steps", "cached")
+              for place in (DEVICE_0, DEVICE_1, DEVICE_0, DEVICE_1)]
+    answers = client.run(f"cached {CPU} {host}", *orders)
+    assert answers[0] == {"OUTPUT0": (PLACES[CPU], VALUES)}
+    assert answers[1:] == [{"OUTPUT0": (PLACES[place], VALUES)}
+                           for place in (DEVICE_0, DEVICE_1) * 6]
 
 
 def test_cache_of_texts(client):

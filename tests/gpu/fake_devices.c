@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define CONTEXT_BASE ((uintptr_t)0xC0DE00000000)
+#define COMPUTE_MODE 20 /* an attribute that the server does not read */
 
 struct fake fake = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -163,6 +164,7 @@ cu_result cuDeviceGet(cu_device *device, int ordinal) {
 static cu_result get_attribute(int *ret, int attribute, const struct fake_device *d) {
         switch (attribute) {
         case CU_DEVICE_UNIFIED_ADDRESSING: *ret = 1; return CU_SUCCESS;
+        case COMPUTE_MODE: *ret = (int)fake_setting_number("COMPUTE_MODE", 0); return CU_SUCCESS;
         case CU_DEVICE_COMPUTE_CAPABILITY_MAJOR: *ret = d->major; return CU_SUCCESS;
         case CU_DEVICE_COMPUTE_CAPABILITY_MINOR: *ret = d->minor; return CU_SUCCESS;
         case CU_DEVICE_VIRTUAL_MEMORY_SUPPORTED: *ret = d->has_virtual; return CU_SUCCESS;

@@ -144,6 +144,16 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestLimitRespo
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
         struct TRITONSERVER_InferenceRequest *inference_request, bool cacheable);
 
+/* Whether the allocator of a request's responses may give memory of a GPU for outputs; initially false. With
+ * true no thread that NESO_ThreadAllowInlineExecution() allows to run models waits for the copy of an output to
+ * that memory, as none waits for the copy of an input that lies on a GPU: the execution is left to a thread of
+ * the model's instances, and an answer of the cache to a thread of the cache. To be called before
+ * TRITONSERVER_ServerInferAsync(). The setting remains until it is changed.
+ *
+ * INVALID_ARG when `inference_request` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetDeviceOutputs(
+        struct TRITONSERVER_InferenceRequest *inference_request, bool on_devices);
+
 /* Whether a request to a model with a `next` model (docs/chains.md) runs that model alone, as a step of
  * an ensemble does; initially false: it runs the chain. For requests that a backend makes and that
  * expect the outputs of the named model. The request's own boolean parameter `chain` takes precedence.

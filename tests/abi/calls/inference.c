@@ -207,6 +207,7 @@ static void call_neso(struct TRITONSERVER_InferenceRequest *request) {
         EXPECT(is_decoupled);
         OK(NESO_InferenceRequestLimitResponses, request, MAX_RESPONSES, 1 << 20);
         OK(NESO_InferenceRequestSetCacheable, request, true);
+        OK(NESO_InferenceRequestSetDeviceOutputs, request, false);
         OK(NESO_InferenceRequestSetRunsAlone, request, false);
         OK(NESO_InferenceRequestModelSteps, request, &is_composed, see_step, &n_steps);
         EXPECT(!is_composed && n_steps == 1);

@@ -45,7 +45,7 @@ static struct hold *add(const char *memory) {
 /* NULL when it is not held. */
 static const void *find(uint64_t number, uint32_t input, uint64_t offset, uint64_t n_bytes) {
         const struct shm_device place = { .hold = number, .input = input, .offset = offset };
-        struct device_place     found = { .bytes = NULL };
+        struct device_bytes     found = { .bytes = NULL };
 
         holds_leave(&instance, holds_find(&instance, &place, n_bytes, &found));
         return found.bytes;
@@ -91,7 +91,7 @@ static void test_places_that_are_none(void **state) {
 /* A call reads the input, which is the request's own: the request is released after it. */
 static void test_in_place(void **state) {
         struct shm_device   place = { .hold = 0 };
-        struct device_place found;
+        struct device_bytes found;
         struct hold        *used;
 
         (void)state;

@@ -157,6 +157,13 @@ struct TRITONSERVER_Error *NESO_ThreadAfterResponses(NESO_AfterResponsesFn_t cal
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_InferenceRequestSetDeviceOutputs(
+        struct TRITONSERVER_InferenceRequest *request, bool on_devices) {
+        (void)request;
+        RECORD("device outputs %d\n", on_devices);
+        return answer("device outputs");
+}
+
 /* Every model has one input, "INPUT": one text. */
 struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
         struct TRITONSERVER_InferenceRequest *request, bool cacheable) {

@@ -271,6 +271,8 @@ static void test_outputs(void **state) {
         f.request.n_inputs = 0;
         assert_null(find(&f));
         assert_null(infer_call_fill(&f.call, &f.request));
+        assert_string_equal(strbuf_cstr(&fake.calls),
+                            "output OUT0\noutput OUT1\ndevice outputs 1\ncacheable 0\n");
         for (size_t i = 0; i < ARRAY_LEN(preferred); i++) {
                 assert_null(allocate(&f, "OUT0", 64, preferred[i], &g));
                 assert_ptr_equal(g.memory, f.gpus.memory[1] + 32);

@@ -201,14 +201,15 @@ static void check_real(const struct option_row *row) {
         AUTO_CHARS               above = mem_printf("%.1f", row->max + 0.5);
         AUTO_CHARS               least = mem_printf("%.1f", row->min);
         AUTO_CHARS               most = mem_printf("%.1f", row->max);
+        const char              *between = row->max >= 8 ? "7.25" : "0.25";
         OPTIONS                  o = { 0 };
 
         assert_ok(parse_joined(&o, row->name, least), row->name);
         assert_true(*(double *)field(&o, row) == row->min);
         assert_ok(parse_joined(&o, row->name, most), row->name);
         assert_true(*(double *)field(&o, row) == row->max);
-        assert_ok(parse_apart(&o, row->name, "7.25"), row->name);
-        assert_true(*(double *)field(&o, row) == 7.25);
+        assert_ok(parse_apart(&o, row->name, between), row->name);
+        assert_true(*(double *)field(&o, row) == strtod(between, NULL));
         assert_out_of_range(row, below);
         assert_out_of_range(row, above);
         for (size_t i = 0; i < ARRAY_LEN(junk); i++)

@@ -87,10 +87,13 @@ static void test_memory_of_another_process(void **state) {
         struct fake_gpus    f;
         char                bytes[BYTES], expected[BYTES];
         void               *memory, *again;
+        uint64_t            bytes_there = 0;
 
         fake_gpus_open(&f, &options);
         assert_null(gpu_open_shared(f.gpus, 1, shared.handle, BYTES, &memory));
         assert_null(gpu_open_shared(f.gpus, 1, shared.handle, 1, &again));
+        assert_null(gpu_shared_bytes(f.gpus, 1, again, &bytes_there)); /* of the whole allocation */
+        assert_true(bytes_there >= BYTES);
         assert_no_context(&f);
         get_bytes(f.gpus, 1, bytes, memory, BYTES);
         fill_bytes(expected, BYTES, 3);

@@ -218,21 +218,23 @@ static void test_any_device(void **state) {
         write_value(&p, TURNS, 1, second, 4);
         implicit_states_detach(p.req);
         p.fake->model.device = GPU_HOST;
-        next_request(&p, 0);
+        next_request(&p, GPU_HOST);
         assert_value(&p, TURNS, 1, second, 4);
         implicit_states_detach(p.req);
         close_place(&p);
 }
 
-/* The instance of the model's only device may be given by the model. */
+/* What counts is the device of the instance, whatever the model has. */
 static void test_the_only_device(void **state) {
         struct place p;
 
         (void)state;
         open_place(&p, 1 << 20);
         p.fake->model.device = 1;
-        next_request(&p, 0);
+        next_request(&p, 1);
         assert_value(&p, IN_PLACE, 1, first, 4);
+        next_request(&p, 0);
+        assert_value(&p, IN_PLACE, 0, first, 4);
         implicit_states_detach(p.req);
         close_place(&p);
 }
@@ -340,6 +342,28 @@ static void test_device_without_room(void **state) {
         write_value(&p, TURNS, 0, third, 4);
         next_request(&p, 0);
         assert_value(&p, TURNS, 0, third, 4);
+        implicit_states_detach(p.req);
+        close_place(&p);
+}
+
+/* An instance of KIND_MODEL beside others on several GPUs: its backend reads the values where they are. */
+static void test_instance_on_no_gpu(void **state) {
+        struct place p;
+
+        (void)state;
+        open_place(&p, 1 << 20);
+        next_request(&p, 1);
+        write_value(&p, TURNS, 1, second, 4);
+        write_value(&p, IN_PLACE, 1, second, 4);
+        next_request(&p, GPU_HOST);
+        assert_value(&p, TURNS, 1, second, 4);
+        assert_value(&p, IN_PLACE, 1, second, 4);
+        p.fake->model.device = 0; /* the others are on another GPU */
+        next_request(&p, GPU_HOST);
+        assert_value(&p, TURNS, 1, second, 4);
+        p.fake->model.takes_device_memory = false;
+        next_request(&p, GPU_HOST);
+        assert_value(&p, TURNS, GPU_HOST, second, 4);
         implicit_states_detach(p.req);
         close_place(&p);
 }
@@ -458,6 +482,7 @@ SUITE(device_states) {
                 cmocka_unit_test(test_in_place_elsewhere),
                 cmocka_unit_test(test_unknown_device),
                 cmocka_unit_test(test_device_without_room),
+                cmocka_unit_test(test_instance_on_no_gpu),
                 cmocka_unit_test(test_move_fails),
                 cmocka_unit_test(test_reset),
                 cmocka_unit_test(test_null_requests),

@@ -416,6 +416,72 @@ static void test_cache_families(void **state) {
         close_metrics();
 }
 
+/* As in the reference server: a series for each GPU, and one without the label for what no instance counts, such
+ * as answers of the cache. Statistics and histograms are of all of them. */
+static void test_a_series_for_each_gpu(void **state) {
+        static const struct stats_gpu     gpus[] = { { 0, "GPU-a" }, { 3, "GPU-b" } };
+        static const struct request_times times = { .exec_start_ns = 1000,
+                                                    .compute_start_ns = 3000,
+                                                    .compute_end_ns = 6000,
+                                                    .exec_end_ns = 10000,
+                                                    .request_end_ns = 10000 };
+        struct model_stats_snapshot       snapshot;
+        struct model_stats               *s;
+
+        (void)state;
+        open_metrics((struct model_metrics_options){ .counter_latencies = true });
+        s = model_stats_new(metrics, &(struct model_stats_options){ .model = "m",
+                                                                    .version = 1,
+                                                                    .gpus = gpus,
+                                                                    .n_gpus = 2,
+                                                                    .has_cache = true });
+        assert_ptr_equal(model_stats_series(s, -1), model_stats_series(s, 1));
+        stats_series_success(model_stats_series(s, 0), &times, 2);
+        stats_series_success(model_stats_series(s, 3), &times, 3);
+        stats_series_success(model_stats_series(s, 3), &times, 4);
+        stats_series_execution(model_stats_series(s, 0), 2, &times);
+        stats_series_execution(model_stats_series(s, 3), 7, &times);
+        stats_series_failure(model_stats_series(s, 3), FAILURE_BACKEND, 5);
+        model_stats_cache_hit(s, &times, 2000);
+        model_stats_failure(s, FAILURE_REJECTED, 5);
+        model_stats_show(s, 1);
+        expect_part("\nnv_inference_request_success{model=\"m\",version=\"1\"} 1\n"
+                    "nv_inference_request_success{gpu_uuid=\"GPU-a\",model=\"m\",version=\"1\"} 1\n"
+                    "nv_inference_request_success{gpu_uuid=\"GPU-b\",model=\"m\",version=\"1\"} 2\n"
+                    "# HELP ",
+                    true);
+        expect_part("\nnv_inference_count{model=\"m\",version=\"1\"} 0\n"
+                    "nv_inference_count{gpu_uuid=\"GPU-a\",model=\"m\",version=\"1\"} 2\n"
+                    "nv_inference_count{gpu_uuid=\"GPU-b\",model=\"m\",version=\"1\"} 7\n",
+                    true);
+        expect_part("\nnv_inference_exec_count{gpu_uuid=\"GPU-b\",model=\"m\",version=\"1\"} 1\n",
+                    true);
+        expect_part("\nnv_inference_compute_infer_duration_us{model=\"m\",version=\"1\"} 0\n"
+                    "nv_inference_compute_infer_duration_us{gpu_uuid=\"GPU-a\",model=\"m\","
+                    "version=\"1\"} 3\n"
+                    "nv_inference_compute_infer_duration_us{gpu_uuid=\"GPU-b\",model=\"m\","
+                    "version=\"1\"} 6\n",
+                    true);
+        expect_part(
+                "\nnv_inference_request_failure{model=\"m\",reason=\"REJECTED\",version=\"1\"} 1\n",
+                true);
+        expect_part("\nnv_inference_request_failure{gpu_uuid=\"GPU-b\",model=\"m\","
+                    "reason=\"BACKEND\",version=\"1\"} 1\n",
+                    true);
+        expect_part("\nnv_cache_num_hits_per_model{model=\"m\",version=\"1\"} 1\n# HELP", true);
+        expect_part("\nneso_request_duration_seconds_count{model=\"m\",version=\"1\"} 4\n# HELP",
+                    true);
+        model_stats_read(s, &snapshot);
+        assert_int_equal(snapshot.inference_count, 9);
+        assert_int_equal(snapshot.execution_count, 2);
+        assert_int_equal(snapshot.success.count, 4);
+        assert_int_equal(snapshot.fail.count, 2);
+        assert_int_equal(snapshot.n_batches, 2);
+        model_stats_snapshot_done(&snapshot);
+        model_stats_free(s);
+        close_metrics();
+}
+
 static void test_without_counter_latencies(void **state) {
         static const struct request_times times = { .request_end_ns = 5000 };
         struct model_stats_snapshot       snapshot;
@@ -628,6 +694,7 @@ SUITE(model_metrics) {
                 cmocka_unit_test(test_reloaded_version_is_printed_once),
                 cmocka_unit_test(test_tags_are_labels),
                 cmocka_unit_test(test_cache_families),
+                cmocka_unit_test(test_a_series_for_each_gpu),
                 cmocka_unit_test(test_without_counter_latencies),
                 cmocka_unit_test(test_first_response_histogram),
                 cmocka_unit_test(test_edges_of_latency_buckets),

@@ -55,6 +55,33 @@ static void test_always(void **state) {
         fixture_close(fixture);
 }
 
+/* A thread that may not wait leaves a request to the instance whose execution, or whose answer, waits for the
+ * copies of a device. */
+static void test_not_with_copies_of_devices(void **state) {
+        static const char *const configs[] = { DEFAULT INLINE("always"),
+                                               DYNAMIC("") INLINE("always") };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
+                struct fixture *fixture = fixture_open(configs[i], 1, false);
+
+                for (unsigned k = 0; k < 20; k++) {
+                        struct ticket *t = tickets_new(fixture, 1);
+
+                        settle(fixture);
+                        t->req->has_device_inputs = k % 2 == 0;
+                        t->req->has_device_outputs = k % 2 == 1;
+                        ticket_submit(t);
+                        assert_success(t);
+                        assert_false(
+                                pthread_equal(FIXTURE_GET(fixture, t->ran_on), pthread_self()));
+                        tickets_end(t, 1);
+                }
+                settle(fixture);
+                fixture_close(fixture);
+        }
+}
+
 static void test_never(void **state) {
         struct fixture *fixture = fixture_open(DEFAULT INLINE("never"), 2, true);
 
@@ -521,6 +548,7 @@ static void test_batches_of_members_are_gathered_until_the_flush(void **state) {
 SUITE(run_to_completion) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_always),
+                cmocka_unit_test(test_not_with_copies_of_devices),
                 cmocka_unit_test(test_never),
                 cmocka_unit_test(test_not_for_an_executor_that_is_bound),
                 cmocka_unit_test(test_auto_needs_an_executor_that_allows_it),

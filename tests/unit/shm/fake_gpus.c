@@ -48,7 +48,10 @@ unsigned fake_gpus_n_open(const struct gpus *g) {
 }
 
 const struct gpu_info *gpus_find(const struct gpus *g, int64_t device) {
-        static const struct gpu_info infos[N_DEVICES] = { { .device = 0 }, { .device = 1 } };
+        static const struct gpu_info infos[N_DEVICES] = {
+                { .device = 0, .total_bytes = FAKE_GPU_TOTAL_BYTES },
+                { .device = 1, .total_bytes = FAKE_GPU_TOTAL_BYTES }
+        };
 
         return g != NULL && device >= 0 && device < N_DEVICES ? &infos[device] : NULL;
 }
@@ -74,6 +77,13 @@ struct error *gpu_open_shared(struct gpus *g, int device,
         g->n_open[i]++;
         g->n_opened++;
         *ret = g->memory[i];
+        return NULL;
+}
+
+struct error *gpu_shared_bytes(struct gpus *g, int device, const void *memory, uint64_t *ret) {
+        assert_non_null(gpus_find(g, device));
+        assert_non_null(memory);
+        *ret = FAKE_GPU_BYTES;
         return NULL;
 }
 

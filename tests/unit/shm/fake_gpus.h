@@ -11,7 +11,8 @@
 #include <stddef.h>
 
 #define FAKE_GPU_BYTES 8192 /* of each allocation */
-#define FAKE_N_ALLOCATIONS 2
+#define FAKE_N_ALLOCATIONS 3
+#define FAKE_GPU_TOTAL_BYTES (1 << 20) /* of a device */
 
 struct gpus {
         char            *memory[FAKE_N_ALLOCATIONS];

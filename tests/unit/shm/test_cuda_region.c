@@ -245,6 +245,38 @@ static void test_too_many(void **state) {
         close_fixture(&f);
 }
 
+/* What counts is the allocation, whose memory stays on the device, once for all of its regions, and until the last
+ * user has left. */
+static void test_too_many_bytes(void **state) {
+#define TEXT                                                                                       \
+        "failed to register shared memory region 'c': regions of clients keep 16384 bytes of GPU " \
+        "0 open, with its allocation of 8192 bytes they would exceed the limit of 16384 "          \
+        "(--client-shm-gpu-limit)"
+        struct shm_region *r;
+        struct fixture     f;
+
+        (void)state;
+        open_fixture(&f);
+        shared_memory_limit_gpus(f.memory, 2.0 * FAKE_GPU_BYTES / FAKE_GPU_TOTAL_BYTES);
+        assert_null(enter(&f, "a", 0, 0, 1));
+        assert_null(enter(&f, "b", 1, 0, 1));
+        assert_null(enter(&f, "a2", 0, 0, FAKE_GPU_BYTES));
+        assert_refused(enter(&f, "c", 2, 0, 1), ERR_UNAVAILABLE, TEXT);
+        assert_null(enter(&f, "other", 2, 1, 1)); /* of another GPU */
+        assert_null(leave(&f, SHARED_MEMORY_CUDA, "a"));
+        assert_refused(enter(&f, "c", 2, 0, 1), ERR_UNAVAILABLE, TEXT);
+        assert_null(shared_memory_take(f.memory, "b", &r));
+        assert_null(leave(&f, SHARED_MEMORY_CUDA, "b"));
+        assert_refused(enter(&f, "c", 2, 0, 1), ERR_UNAVAILABLE, TEXT);
+        assert_int_equal(fake_gpus_n_open(&f.gpus), 3);
+        shm_region_unref(r);
+        assert_null(enter(&f, "c", 2, 0, 1));
+        shared_memory_limit_gpus(f.memory, 0);
+        assert_null(enter(&f, "c2", 2, 0, 1)); /* adds no memory */
+        close_fixture(&f);
+#undef TEXT
+}
+
 /* ---- both kinds ---- */
 
 static void test_kinds(void **state) {
@@ -403,17 +435,12 @@ static void test_threads(void **state) {
 
 SUITE(cuda_region) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_register),
-                cmocka_unit_test(test_bad_places),
-                cmocka_unit_test(test_bad_handles),
-                cmocka_unit_test(test_reason),
-                cmocka_unit_test(test_names),
-                cmocka_unit_test(test_too_many),
-                cmocka_unit_test(test_kinds),
-                cmocka_unit_test(test_ranges),
-                cmocka_unit_test(test_unregister_in_use),
-                cmocka_unit_test(test_thousands),
-                cmocka_unit_test(test_threads),
+                cmocka_unit_test(test_register),       cmocka_unit_test(test_bad_places),
+                cmocka_unit_test(test_bad_handles),    cmocka_unit_test(test_reason),
+                cmocka_unit_test(test_names),          cmocka_unit_test(test_too_many),
+                cmocka_unit_test(test_too_many_bytes), cmocka_unit_test(test_kinds),
+                cmocka_unit_test(test_ranges),         cmocka_unit_test(test_unregister_in_use),
+                cmocka_unit_test(test_thousands),      cmocka_unit_test(test_threads),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
