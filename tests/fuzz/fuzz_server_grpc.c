@@ -18,15 +18,23 @@
  * What must hold: what comes back is frames, and the connection ends after the client has closed its side.
  */
 #include "base/compiler.h"
+#include "base/error.h"
 #include "grpc/rpc_table.h"
+#include "shm/shared_memory.h"
 #include "whole_server.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define MAX_STEPS 256
 #define MAX_ANSWER_BYTES ((size_t)64 << 20)
 #define FRAME_HEAD_BYTES 9
+#define REGION                                                                                     \
+        "/neso_fuzz_region" /* a fixed name: seeds have it; other programs may use it meanwhile */
+#define REGION_BYTES 4096
 
 enum { FRAME_DATA, FRAME_HEADERS, FRAME_RST_STREAM = 3, FRAME_SETTINGS, FRAME_WINDOW_UPDATE = 8 };
 enum { FLAG_END_STREAM = 1, FLAG_END_HEADERS = 4 };
@@ -200,17 +208,41 @@ static void check_frames(struct str in) {
         }
 }
 
+/* Clients may register it; each input begins without regions. */
+static void make_region_once(void) {
+        static bool is_made;
+        int         fd;
+
+        if (is_made)
+                return;
+        is_made = true;
+        fd = shm_open(REGION, O_RDWR | O_CREAT, 0600);
+        if (fd < 0 || ftruncate(fd, REGION_BYTES) != 0)
+                abort();
+        close(fd);
+}
+
+static void forget_regions(struct shared_memory *regions) {
+        struct error *err = shared_memory_unregister(regions, SHARED_MEMORY_SYSTEM, STR_LIT(""));
+
+        if (err != NULL)
+                abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         static const char          preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
                                                "\0\0\0\4\0\0\0\0\0";
-        const struct whole_server *s = whole_server_get(&(struct whole_server_options){ 0 });
-        AUTO_STRBUF                out, answers;
-        struct reader              r;
+        const struct whole_server *s = whole_server_get(
+                &(struct whole_server_options){ .is_full = true, .has_regions = true });
+        AUTO_STRBUF   out, answers;
+        struct reader r;
 
         strbuf_init(&out, 0);
         strbuf_init(&answers, MAX_ANSWER_BYTES);
-        if (size < 2)
+        if (size < 2 || whole_server_is_slow(str_range((const char *)bytes, size)))
                 return 0;
+        make_region_once();
+        forget_regions(s->regions);
         r = (struct reader){ bytes + 1, size - 1 };
         strbuf_put(&out, preface, sizeof(preface) - 1);
         put_all(&out, &r);
