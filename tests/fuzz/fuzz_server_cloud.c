@@ -37,7 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         if (size < 3)
                 return 0;
         in = str_range((const char *)bytes + 2, size - 2);
-        if (whole_server_talk(s->cloud_ports[bytes[1] % N_CLOUD_PORTS], in, bytes[0], &answers) &&
+        if (whole_server_talk_http(s->cloud_ports[bytes[1] % N_CLOUD_PORTS], in, bytes[0],
+                                   &answers) &&
             !answers.overflowed && whole_server_can_check(in))
                 whole_server_check_answers(strbuf_str(&answers));
         return 0;

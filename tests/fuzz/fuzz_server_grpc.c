@@ -2,7 +2,7 @@
 /* A connection of HTTP/2 to the gRPC port of the whole server: nghttp2's session, the calls, the methods of
  * the service and the core.
  *
- * After a first byte for the size of the pieces, the input is a list of steps, which become frames: a byte
+ * After a first byte for the size of the pieces and the time of the client's end, the input is a list of steps, which become frames: a byte
  * says what, the next ones the rest. So a few
  * changed bytes make another call, not a connection that ends at its first frame. fuzz_http2.c has the
  * frames of which nothing is right.
@@ -229,6 +229,15 @@ static void forget_regions(struct shared_memory *regions) {
                 abort();
 }
 
+/* `how`: as whole_server_talk_http(), in units of 16 bytes. */
+static bool talk(uint16_t port, struct str bytes, uint8_t how, struct strbuf *answers) {
+        size_t piece = (how & ~WHOLE_CLOSES_AT_ONCE) * (size_t)16;
+
+        return (how & WHOLE_CLOSES_AT_ONCE) != 0
+                       ? whole_server_talk(port, bytes, piece, answers)
+                       : whole_server_talk_to_end(port, bytes, STR_LIT(""), piece, answers);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         static const char          preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
                                                "\0\0\0\4\0\0\0\0\0";
@@ -246,8 +255,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         r = (struct reader){ bytes + 1, size - 1 };
         strbuf_put(&out, preface, sizeof(preface) - 1);
         put_all(&out, &r);
-        if (whole_server_talk(s->grpc_port, strbuf_str(&out), bytes[0] * 16, &answers) &&
-            !answers.overflowed)
+        if (talk(s->grpc_port, strbuf_str(&out), bytes[0], &answers) && !answers.overflowed)
                 check_frames(strbuf_str(&answers));
         return 0;
 }

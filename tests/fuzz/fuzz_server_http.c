@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A connection of HTTP/1.1 to the whole server: any bytes, from the socket through the handlers to a model
- * and back. The first byte is the size of the pieces in which they are sent. The server has the OpenAI API and
- * the dashboard.
+ * and back. The first byte is the size of the pieces in which they are sent, and says when the client closes
+ * its side (whole_server.h). The server has the OpenAI API and the dashboard.
  *
  * What must hold: each answer is well-formed HTTP, the connection ends after the client has closed its
  * side, and the server stops in time when the program ends.
@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         in = str_range((const char *)bytes + 1, size - 1);
         if (whole_server_is_slow(in))
                 return 0;
-        if (whole_server_talk(s->http_port, in, bytes[0], &answers) && !answers.overflowed &&
+        if (whole_server_talk_http(s->http_port, in, bytes[0], &answers) && !answers.overflowed &&
             whole_server_can_check(in))
                 whole_server_check_answers(strbuf_str(&answers));
         return 0;

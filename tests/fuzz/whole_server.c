@@ -378,6 +378,9 @@ const struct whole_server *whole_server_get(const struct whole_server_options *o
         return &whole.server;
 }
 
+/* A server that is silent for so long waits for bytes that do not come. */
+#define SILENCE_MS 20
+
 /* ---- the client ------------------------------------------------------------------------------- */
 
 /* The alarm of libFuzzer's clock may interrupt it; then the connection is made meanwhile. */
@@ -432,15 +435,48 @@ static void send_all(int fd, struct str bytes, size_t piece, struct strbuf *ret)
         }
 }
 
-bool whole_server_talk(uint16_t port, struct str bytes, size_t piece, struct strbuf *ret) {
-        int fd = open_client(port), rc;
+/* Returns as take_answer(). */
+static int wait_for_silence(int fd, struct strbuf *ret) {
+        struct pollfd wait = { .fd = fd, .events = POLLIN };
+        int           n, rc = 1;
 
-        send_all(fd, bytes, piece, ret);
+        while (rc > 0 && (n = poll(&wait, 1, SILENCE_MS)) != 0)
+                if (n > 0)
+                        rc = take_answer(fd, MSG_DONTWAIT, ret);
+        return rc;
+}
+
+/* Returns false when the connection was reset. `rc`: as take_answer(). */
+static bool end_client(int fd, int rc, struct strbuf *ret) {
         shutdown(fd, SHUT_WR);
-        while ((rc = take_answer(fd, 0, ret)) > 0)
-                ;
+        while (rc > 0)
+                rc = take_answer(fd, 0, ret);
         close(fd);
         return rc == 0;
+}
+
+bool whole_server_talk(uint16_t port, struct str bytes, size_t piece, struct strbuf *ret) {
+        int fd = open_client(port);
+
+        send_all(fd, bytes, piece, ret);
+        return end_client(fd, 1, ret);
+}
+
+bool whole_server_talk_to_end(uint16_t port, struct str bytes, struct str last, size_t piece,
+                              struct strbuf *ret) {
+        int fd = open_client(port);
+
+        send_all(fd, bytes, piece, ret);
+        send_all(fd, last, 0, ret);
+        return end_client(fd, wait_for_silence(fd, ret), ret);
+}
+
+bool whole_server_talk_http(uint16_t port, struct str bytes, uint8_t how, struct strbuf *ret) {
+        static const char last[] = "GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
+
+        if ((how & WHOLE_CLOSES_AT_ONCE) != 0)
+                return whole_server_talk(port, bytes, how & ~WHOLE_CLOSES_AT_ONCE, ret);
+        return whole_server_talk_to_end(port, bytes, str_of(last), how, ret);
 }
 
 bool whole_server_is_slow(struct str requests) {

@@ -59,6 +59,14 @@ void whole_server_infer(const char *model, bool cancels);
 /* Sends the bytes in pieces of that size (0: in one), closes the sending side, and reads all answers into
  * `ret`, whose max bounds them. False: the connection was reset, so that the answers may be cut. */
 bool whole_server_talk(uint16_t port, struct str bytes, size_t piece, struct strbuf *ret);
+/* The same, but the client closes its side after the server has closed its own, or has become silent: a server
+ * need not begin to answer a client that has left. `last` is sent behind the bytes, in one piece. */
+bool whole_server_talk_to_end(uint16_t port, struct str bytes, struct str last, size_t piece,
+                              struct strbuf *ret);
+
+/* HTTP. `how`: the size of the pieces, and WHOLE_CLOSES_AT_ONCE for whole_server_talk(). */
+#define WHOLE_CLOSES_AT_ONCE 0x80
+bool whole_server_talk_http(uint16_t port, struct str bytes, uint8_t how, struct strbuf *ret);
 
 /* True for bytes that could make an inference of "several" take long: it does what a request says. */
 bool whole_server_is_slow(struct str requests);
