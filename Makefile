@@ -87,7 +87,8 @@ fuzz: build-fuzz/build.ninja
 
 # How much of its decoder each target reaches, with the inputs that `make fuzz` has found.
 fuzz-coverage: build-cov/build.ninja
-	@ninja -C build-cov installed tests/fuzz/hostile_stub $(patsubst tests/fuzz/fuzz_%.c,tests/fuzz/replay_%,$(wildcard tests/fuzz/fuzz_*.c))
+	@ninja -C build-cov installed tests/fuzz/hostile_stub tests/fuzz/hostile/libtritoncache_hostile.so \
+		backends/testing/libtriton_testing.so $(patsubst tests/fuzz/fuzz_%.c,tests/fuzz/replay_%,$(wildcard tests/fuzz/fuzz_*.c))
 	@tools/fuzz_coverage.py build-cov build-fuzz/corpus
 
 bench: all

@@ -2,6 +2,7 @@
 #include "cache/serialized_response.h"
 
 #include "base/mem.h"
+#include "config/shape.h"
 #include "infer/buffer_copy.h"
 #include "infer/model.h"
 #include "infer/request.h"
@@ -34,6 +35,33 @@ struct kept_output {
 };
 
 #define NO_PLACE UINT32_MAX
+
+/* True for n elements of BYTES, each with its length before it, and nothing behind them. */
+static bool holds_texts(const char *at, uint64_t left, int64_t n) {
+        for (; n > 0; n--) {
+                uint32_t len;
+
+                if (left < sizeof(len))
+                        return false;
+                memcpy(&len, at, sizeof(len));
+                if (len > left - sizeof(len))
+                        return false;
+                at += sizeof(len) + len;
+                left -= sizeof(len) + len;
+        }
+        return left == 0;
+}
+
+/* True when the bytes are a tensor of that shape. `bytes` NULL: they are on a device. */
+static bool fits_shape(enum data_type type, const int64_t *shape, uint32_t n_dims,
+                       const void *bytes, uint64_t n_bytes) {
+        int64_t n = shape_element_count(shape, n_dims);
+
+        if (type != DATA_TYPE_BYTES)
+                return n_bytes <= INT64_MAX &&
+                       shape_byte_size(type, shape, n_dims) == (int64_t)n_bytes;
+        return n >= 0 && (bytes == NULL || holds_texts(bytes, n_bytes, n));
+}
 
 /* ---- measuring and writing ------------------------------------------------------------------- */
 
@@ -128,6 +156,15 @@ static void put_response(struct writer *w, const struct response *r) {
                 put_output(w, o);
 }
 
+static bool may_keep(const struct response_output *o) {
+        bool is_on_device = buffer_is_on_device(&o->attributes);
+
+        return o->has_buffer && (o->base != NULL || o->byte_size == 0) &&
+               (!is_on_device || o->response->source.model->gpus != NULL) &&
+               fits_shape(o->type, o->shape, o->n_dims, is_on_device ? NULL : o->base,
+                          o->byte_size);
+}
+
 bool serialized_response_measure(const struct response *r, size_t *ret) {
         struct writer w = { 0 };
 
@@ -137,8 +174,7 @@ bool serialized_response_measure(const struct response *r, size_t *ret) {
                 if (p->type == PARAMETER_BYTES)
                         return false; /* buffers belong to the creator of the response */
         for (const struct response_output *o = r->first_output; o != NULL; o = o->next)
-                if (!o->has_buffer || (o->base == NULL && o->byte_size > 0) ||
-                    (buffer_is_on_device(&o->attributes) && r->source.model->gpus == NULL))
+                if (!may_keep(o))
                         return false;
         put_response(&w, r);
         *ret = w.at;
@@ -239,9 +275,9 @@ static bool is_wanted(const struct request *req, const char *name) {
         return false;
 }
 
-/* Adds an output from a range of the bytes, which need not be aligned. */
+/* Adds an output; `bytes` need not be aligned. */
 static struct error *add_output(struct response *r, const char *name,
-                                const struct kept_output *head, const void *dims,
+                                const struct kept_output *head, const int64_t *dims,
                                 const void *bytes) {
         enum memory_type        type;
         int64_t                *shape;
@@ -276,16 +312,18 @@ static const char *take_name(struct reader *in, const struct model_io_set *io,
 
 static struct error *read_output(struct reader *in, const struct request *req, struct response *r) {
         struct kept_output head;
-        const void        *dims, *bytes;
+        int64_t            dims[REQUEST_MAX_DIMS];
+        const void        *bytes;
         const char        *name;
 
         if (!take_head(in, &head, sizeof(head)) || head.n_dims > REQUEST_MAX_DIMS ||
-            !data_type_is_valid((enum data_type)head.type))
+            !data_type_is_valid((enum data_type)head.type) ||
+            !take_head(in, dims, head.n_dims * sizeof(*dims)))
                 return bad_bytes();
-        dims = take_bytes(in, head.n_dims * sizeof(int64_t));
-        name = dims != NULL ? take_name(in, req->model->io, &head) : NULL;
+        name = take_name(in, req->model->io, &head);
         bytes = name != NULL ? take_bytes(in, head.byte_size) : NULL;
-        if (bytes == NULL)
+        if (bytes == NULL ||
+            !fits_shape((enum data_type)head.type, dims, head.n_dims, bytes, head.byte_size))
                 return bad_bytes();
         if (!is_wanted(req, name))
                 return NULL;

@@ -23,7 +23,7 @@ struct request;
 struct response;
 
 /* Computes the size in bytes; false for responses that are not kept: failures, outputs that are not
- * in memory that the server can read, parameters of bytes. */
+ * in memory that the server can read or whose bytes are not those of their shape, parameters of bytes. */
 bool serialized_response_measure(const struct response *r, size_t *ret) NODISCARD;
 /* `to` has the measured number of bytes. Outputs on devices are copied from there. UNAVAILABLE when the
  * driver refuses that. */

@@ -163,9 +163,10 @@ static struct error *get_of_container(const struct aws_setup *s, struct store_ke
                                     s->container_token_file, &token));
         else if (s->container_token != NULL)
                 token = mem_strdup(s->container_token);
-        if (token != NULL && strpbrk(token, "\r\n") != NULL)
+        if (token != NULL && !secret_is_plain(token))
                 return error_new_text(ERR_INVALID_ARG,
-                                      "the authorization token of the container has several lines");
+                                      "the authorization token of the container has a control "
+                                      "character in it, such as the end of a line");
         token_request_init(&r, "GET", s->container_url, TOKEN_METADATA_TIMEOUT_MS);
         if (token != NULL)
                 store_request_add(&r, "authorization", token);

@@ -130,6 +130,10 @@ static struct error *use_managed(const struct store_environment *e, struct azure
         if (endpoint != NULL && s->identity_header == NULL)
                 return error_new_text(ERR_INVALID_ARG,
                                       "IDENTITY_ENDPOINT is set, but IDENTITY_HEADER is not");
+        if (endpoint != NULL && !secret_is_plain(s->identity_header))
+                return error_new_text(ERR_INVALID_ARG,
+                                      "IDENTITY_HEADER has a control character in it, such as the "
+                                      "end of a line");
         if (endpoint != NULL) {
                 s->identity_url = mem_strdup(endpoint);
                 return url_check(s->identity_url, "IDENTITY_ENDPOINT");

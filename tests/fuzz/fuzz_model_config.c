@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A configuration from any text, through everything that a load does with it: fill, normalise,
- * check, compile, print; and through the readers of its parameters. What is printed must read back and print the same. And from any text with
+ * check, compile, print; through the readers of its parameters and of the files that it names; and, of an ensemble,
+ * against models of its steps. What is printed must read back and print the same. And from any text with
  * mistakes, as `neso check` reads it.
  */
+#include "base/byte_budget.h"
 #include "codec/pb_text_review.h"
 #include "config/batch_members.h"
 #include "config/batching_config.h"
@@ -13,13 +15,21 @@
 #include "config/config_normalize.h"
 #include "config/config_notes.h"
 #include "config/config_review.h"
+#include "config/ensemble_models.h"
+#include "config/labels.h"
 #include "config/model_io.h"
 #include "config/openai_parameters.h"
+#include "config/state_specs.h"
 #include "config/version_policy.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_STATE_BYTES ((size_t)1 << 20)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
@@ -65,6 +75,101 @@ static bool is_loadable(struct model_config *c) {
                is_fine(model_config_check_io(c)) && is_fine(model_config_check_states(c)) &&
                is_fine(model_config_check_warmup(c));
 }
+
+/* ---- files ------------------------------------------------------------------------------------ */
+
+static char folder[64]; /* of a model: labels, initial_state/eight */
+
+static char *path_of(const char *name) {
+        static char path[128];
+
+        snprintf(path, sizeof(path), "%s/%s", folder, name);
+        return path;
+}
+
+static void remove_folder(void) {
+        unlink(path_of("labels"));
+        unlink(path_of("initial_state/eight"));
+        rmdir(path_of("initial_state"));
+        rmdir(folder);
+}
+
+static void put_file(const char *name, const char *text) {
+        FILE *file = fopen(path_of(name), "w");
+
+        if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
+                abort();
+}
+
+static void make_folder(void) {
+        snprintf(folder, sizeof(folder), "%s/neso_fuzz_XXXXXX", P_tmpdir);
+        if (mkdtemp(folder) == NULL || mkdir(path_of("initial_state"), 0700) != 0)
+                abort();
+        atexit(remove_folder);
+        put_file("labels", "a\n\nb\n");
+        put_file("initial_state/eight", "12345678");
+}
+
+static void read_files(const struct model_config *c) {
+        struct labels      *labels = NULL;
+        struct state_specs *states = NULL;
+        struct byte_budget  budget;
+
+        byte_budget_init(&budget, MAX_STATE_BYTES);
+        if (is_fine(labels_read(c, folder, &labels)))
+                for (size_t i = 0; i < c->pb->n_output; i++)
+                        if (labels_count(labels, c->pb->output[i]->name) > 3)
+                                abort();
+        labels_free(labels);
+        if (is_fine(state_specs_new(c, folder, &budget, &states)))
+                state_specs_free(states);
+}
+
+/* ---- ensembles -------------------------------------------------------------------------------- */
+
+static const char step_config[] = "backend: 'b' max_batch_size: 2 "
+                                  "model_transaction_policy { decoupled: true } "
+                                  "input { name: 'I' data_type: TYPE_INT8 dims: -1 } "
+                                  "output { name: 'O' data_type: TYPE_INT8 dims: -1 }";
+
+/* The models of the steps are, in turn, not known, the fixed one, and the ensemble itself. */
+static void check_steps(const struct ensemble_graph *g, const struct model_config *c,
+                        const struct model_config *fixed) {
+        struct ensemble_step_model *models = calloc(g->n_steps, sizeof(*models));
+        uint32_t                   *streams = calloc(g->n_tensors, sizeof(*streams)), n = 0;
+
+        if (models == NULL || streams == NULL)
+                abort();
+        for (uint32_t i = 0; i < g->n_steps; i++)
+                models[i] = (struct ensemble_step_model){
+                        .pb = i % 3 == 0   ? fixed->pb
+                              : i % 3 == 1 ? NULL
+                                           : c->pb,
+                        .may_be_completed = i % 4 == 0,
+                        .is_decoupled = i % 5 == 0,
+                };
+        (void)is_fine(ensemble_models_check(g, models));
+        if (is_fine(ensemble_models_streams(g, models, streams, &n)) && n > g->n_steps)
+                abort();
+        free(models);
+        free(streams);
+}
+
+static void check_ensemble(const struct model_config *c) {
+        struct ensemble_graph *g = NULL;
+        struct model_config   *fixed = NULL;
+
+        if (!model_config_is_ensemble(c) || !is_fine(ensemble_graph_new(c->pb, &g)))
+                return;
+        if (!is_fine(model_config_read_text(str_of(step_config), "step", &fixed)))
+                abort();
+        if (is_fine(ensemble_graph_check(g)) && g->n_steps > 0 && g->n_tensors > 0)
+                check_steps(g, c, fixed);
+        model_config_free(fixed);
+        ensemble_graph_free(g);
+}
+
+/* ---- the rest of a load ------------------------------------------------------------------------- */
 
 static void pick_versions(const struct model_config *c) {
         struct version_scan s;
@@ -167,6 +272,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len) {
         struct model_config *c = NULL;
         struct model_config *copy = NULL;
 
+        if (folder[0] == '\0')
+                make_folder();
         check_reviewed(str_range((const char *)bytes, len));
         if (!is_fine(model_config_read_text(str_range((const char *)bytes, len), "fuzz", &c)))
                 return 0;
@@ -177,6 +284,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len) {
                 check_round_trip(c);
                 compile(c);
                 check_parameters(c);
+                read_files(c);
+                check_ensemble(c);
                 (void)is_fine(model_config_complete(c, copy));
                 check_round_trip(c);
         }

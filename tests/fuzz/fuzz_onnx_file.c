@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Any bytes as an ONNX file. Whatever the walk accepts, it reports the same tensors and locations, in
  * the same order, as a plain reader over the whole text: a tensor that the walk misses could name any
- * file of the server.
+ * file of the server. Locations are looked up in a folder with a file, a folder, a FIFO, and links; each one
+ * that is not refused is a regular file that lies in the folder.
  */
 #include "base/compiler.h"
 #include "base/strbuf.h"
 #include "codec/pb_reader.h"
 #include "onnxruntime/external_data.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -123,16 +127,102 @@ static int file_of(const uint8_t *bytes, size_t size) {
         return fd;
 }
 
+/* ---- the files ------------------------------------------------------------------------------- */
+
+static char folder[PATH_MAX]; /* resolved */
+
+static const struct {
+        const char *name;
+        const char *to; /* of a link */
+} entries[] = { { "w", NULL },
+                { "d/w", NULL },
+                { "d/up", "../w" },
+                { "out", "../../etc/hostname" },
+                { "abs", "/etc/hostname" },
+                { "loop", "loop" },
+                { "in", "d/up" } };
+
+static void remove_folder(void) {
+        char path[PATH_MAX + 16];
+
+        for (size_t i = 0; i < ARRAY_LEN(entries); i++) {
+                snprintf(path, sizeof(path), "%s/%s", folder, entries[i].name);
+                unlink(path);
+        }
+        snprintf(path, sizeof(path), "%s/pipe", folder);
+        unlink(path);
+        snprintf(path, sizeof(path), "%s/d", folder);
+        rmdir(path);
+        rmdir(folder);
+}
+
+static void must(bool holds) {
+        if (!holds)
+                abort();
+}
+
+static void make_folder(void) {
+        char path[PATH_MAX + 16];
+
+        snprintf(path, sizeof(path), "%s/neso_fuzz_XXXXXX", P_tmpdir);
+        must(mkdtemp(path) != NULL && realpath(path, folder) != NULL);
+        atexit(remove_folder);
+        snprintf(path, sizeof(path), "%s/d", folder);
+        must(mkdir(path, 0700) == 0);
+        snprintf(path, sizeof(path), "%s/pipe", folder);
+        must(mkfifo(path, 0600) == 0);
+        for (size_t i = 0; i < ARRAY_LEN(entries); i++) {
+                int fd = -1;
+
+                snprintf(path, sizeof(path), "%s/%s", folder, entries[i].name);
+                if (entries[i].to != NULL)
+                        must(symlink(entries[i].to, path) == 0);
+                else
+                        must((fd = open(path, O_CREAT | O_WRONLY, 0600)) >= 0 && close(fd) == 0);
+        }
+}
+
+/* The resolved path lies in the folder and is that of a regular file. */
+static TRITONSERVER_Error *must_be_inside(void *userp, const char *tensor, const char *location) {
+        char        path[PATH_MAX * 2], resolved[PATH_MAX];
+        struct stat st;
+
+        (void)userp;
+        (void)tensor;
+        snprintf(path, sizeof(path), "%s/%s", folder, location);
+        must(realpath(path, resolved) != NULL && stat(resolved, &st) == 0 && S_ISREG(st.st_mode));
+        must(strncmp(resolved, folder, strlen(folder)) == 0 && resolved[strlen(folder)] == '/');
+        return NULL;
+}
+
+static TRITONSERVER_Error *on_scalar(void *userp, const char *name) {
+        (void)userp;
+        must(strlen(name) < EXTERNAL_DATA_MAX_NAME);
+        return NULL;
+}
+
+/* For a file that the walk has accepted. */
+static void check_files(int fd) {
+        TRITONSERVER_Error *err = external_data_check(fd, folder, "model.onnx", false);
+
+        if (err == NULL)
+                must(external_data_walk(fd, must_be_inside, NULL) == NULL);
+        TRITONSERVER_ErrorDelete(err);
+        TRITONSERVER_ErrorDelete(external_data_check(fd, folder, "d/model.onnx", true));
+        TRITONSERVER_ErrorDelete(external_data_find_scalars(fd, on_scalar, NULL));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         AUTO_STRBUF         walked;
         AUTO_STRBUF         expected;
         TRITONSERVER_Error *err;
         int                 fd = file_of(bytes, size);
 
+        if (folder[0] == '\0')
+                make_folder();
         strbuf_init(&walked, 0);
         strbuf_init(&expected, 0);
         err = external_data_walk(fd, on_found, &walked);
-        close(fd);
         if (err == NULL) {
                 read_message(str_range((const char *)bytes, size), MODEL, 0, &expected);
                 if (!str_equal(strbuf_str(&walked), strbuf_str(&expected))) {
@@ -140,7 +230,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                                 strbuf_cstr(&expected));
                         abort();
                 }
+                check_files(fd);
         }
+        close(fd);
         TRITONSERVER_ErrorDelete(err);
         return 0;
 }

@@ -37,7 +37,7 @@ static void write_file(const char *to, const void *bytes, size_t size) {
 
 static const struct whole_server *start_once(void) {
         static const char *const settings[] = {
-                "python-path", FUZZ_STUB, "stub-restart", "false", "stub-timeout-seconds", "2", NULL
+                "python-path", FUZZ_STUB, "stub-restart", "false", "stub-timeout-seconds", "1", NULL
         };
         static const struct whole_server_options options = { .may_load = true,
                                                              .needs_no_net = true,

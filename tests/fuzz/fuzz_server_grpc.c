@@ -2,7 +2,7 @@
 /* A connection of HTTP/2 to the gRPC port of the whole server: nghttp2's session, the calls, the methods of
  * the service and the core.
  *
- * After a first byte for the size of the pieces, the input is a list of steps, which become frames: a byte
+ * After a first byte for the size of the pieces and the time of the client's end, the input is a list of steps, which become frames: a byte
  * says what, the next ones the rest. So a few
  * changed bytes make another call, not a connection that ends at its first frame. fuzz_http2.c has the
  * frames of which nothing is right.
@@ -18,15 +18,23 @@
  * What must hold: what comes back is frames, and the connection ends after the client has closed its side.
  */
 #include "base/compiler.h"
+#include "base/error.h"
 #include "grpc/rpc_table.h"
+#include "shm/shared_memory.h"
 #include "whole_server.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define MAX_STEPS 256
 #define MAX_ANSWER_BYTES ((size_t)64 << 20)
 #define FRAME_HEAD_BYTES 9
+#define REGION                                                                                     \
+        "/neso_fuzz_region" /* a fixed name: seeds have it; other programs may use it meanwhile */
+#define REGION_BYTES 4096
 
 enum { FRAME_DATA, FRAME_HEADERS, FRAME_RST_STREAM = 3, FRAME_SETTINGS, FRAME_WINDOW_UPDATE = 8 };
 enum { FLAG_END_STREAM = 1, FLAG_END_HEADERS = 4 };
@@ -200,22 +208,54 @@ static void check_frames(struct str in) {
         }
 }
 
+/* Clients may register it; each input begins without regions. */
+static void make_region_once(void) {
+        static bool is_made;
+        int         fd;
+
+        if (is_made)
+                return;
+        is_made = true;
+        fd = shm_open(REGION, O_RDWR | O_CREAT, 0600);
+        if (fd < 0 || ftruncate(fd, REGION_BYTES) != 0)
+                abort();
+        close(fd);
+}
+
+static void forget_regions(struct shared_memory *regions) {
+        struct error *err = shared_memory_unregister(regions, SHARED_MEMORY_SYSTEM, STR_LIT(""));
+
+        if (err != NULL)
+                abort();
+}
+
+/* `how`: as whole_server_talk_http(), in units of 16 bytes. */
+static bool talk(uint16_t port, struct str bytes, uint8_t how, struct strbuf *answers) {
+        size_t piece = (how & ~WHOLE_CLOSES_AT_ONCE) * (size_t)16;
+
+        return (how & WHOLE_CLOSES_AT_ONCE) != 0
+                       ? whole_server_talk(port, bytes, piece, answers)
+                       : whole_server_talk_to_end(port, bytes, STR_LIT(""), piece, answers);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         static const char          preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
                                                "\0\0\0\4\0\0\0\0\0";
-        const struct whole_server *s = whole_server_get(&(struct whole_server_options){ 0 });
-        AUTO_STRBUF                out, answers;
-        struct reader              r;
+        const struct whole_server *s = whole_server_get(
+                &(struct whole_server_options){ .is_full = true, .has_regions = true });
+        AUTO_STRBUF   out, answers;
+        struct reader r;
 
         strbuf_init(&out, 0);
         strbuf_init(&answers, MAX_ANSWER_BYTES);
-        if (size < 2)
+        if (size < 2 || whole_server_is_slow(str_range((const char *)bytes, size)))
                 return 0;
+        make_region_once();
+        forget_regions(s->regions);
         r = (struct reader){ bytes + 1, size - 1 };
         strbuf_put(&out, preface, sizeof(preface) - 1);
         put_all(&out, &r);
-        if (whole_server_talk(s->grpc_port, strbuf_str(&out), bytes[0] * 16, &answers) &&
-            !answers.overflowed)
+        if (talk(s->grpc_port, strbuf_str(&out), bytes[0], &answers) && !answers.overflowed)
                 check_frames(strbuf_str(&answers));
         return 0;
 }

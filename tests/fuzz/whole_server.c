@@ -13,9 +13,13 @@
 #include "grpc/rpc_table.h"
 #include "http/http_server.h"
 #include "load/http_response.h"
+#include "openai/openai_settings.h"
 #include "shm/shared_memory.h"
 #include "trace/tracer.h"
 #include "triton/core/tritonserver.h"
+#include "web/dashboard.h"
+#include "whole_cloud.h"
+#include "whole_models.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -41,6 +45,12 @@ static struct {
         struct infer_core   infer;
         struct http_server *http;
         struct grpc_server *grpc;
+
+        /* of a full server; else NULL */
+        struct openai_settings openai;
+        struct byte_budget     budget;
+        struct dashboard      *dashboard;
+        struct whole_cloud    *cloud;
 } whole;
 
 static NORETURN void end_with(const char *what, const char *why) {
@@ -81,18 +91,12 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
         return remove(path);
 }
 
-#define TENSORS(type)                                                                              \
-        "input { name: 'INPUT0' data_type: " type " dims: [ -1 ] } "                               \
-        "output { name: 'OUTPUT0' data_type: " type " dims: [ -1 ] } "
-
-static void make_repository(void) {
+static void make_repository(bool is_full) {
         snprintf(whole.models, sizeof(whole.models), "%s/neso_fuzz_XXXXXX", P_tmpdir);
         if (mkdtemp(whole.models) == NULL)
                 end_with(whole.models, "not made");
-        whole_server_put_config("numbers", STR_LIT("backend: 'identity' " TENSORS("TYPE_FP32")));
-        whole_server_put_config("texts", STR_LIT("backend: 'identity' " TENSORS("TYPE_STRING")));
-        whole_server_put_config("batches", STR_LIT("backend: 'identity' max_batch_size: 4 "
-                                                   "dynamic_batching { } " TENSORS("TYPE_FP32")));
+        for (size_t i = 0; i < whole_models_count(is_full); i++)
+                whole_server_put_config(whole_models[i].name, str_of(whole_models[i].config));
         whole.server.models = whole.models;
 }
 
@@ -211,7 +215,7 @@ void whole_server_infer(const char *model, bool cancels) {
 
 static void start_core(const struct whole_server_options *with) {
         bool                               may_load = with->may_load;
-        static const char *const           models[] = { "numbers", "texts", "batches" };
+        size_t                             n_models = whole_models_count(with->is_full);
         struct TRITONSERVER_ServerOptions *o;
 
         must_core(TRITONSERVER_ServerOptionsNew(&o), "options");
@@ -221,8 +225,13 @@ static void start_core(const struct whole_server_options *with) {
                           o, may_load ? TRITONSERVER_MODEL_CONTROL_EXPLICIT
                                       : TRITONSERVER_MODEL_CONTROL_NONE),
                   "mode");
-        for (size_t i = 0; may_load && i < ARRAY_LEN(models); i++)
-                must_core(TRITONSERVER_ServerOptionsSetStartupModel(o, models[i]), models[i]);
+        for (size_t i = 0; may_load && i < n_models; i++)
+                must_core(TRITONSERVER_ServerOptionsSetStartupModel(o, whole_models[i].name),
+                          whole_models[i].name);
+        if (with->cache != NULL) {
+                must_core(TRITONSERVER_ServerOptionsSetCacheDirectory(o, FUZZ_CACHES), "caches");
+                must_core(TRITONSERVER_ServerOptionsSetCacheConfig(o, with->cache, "{}"), "cache");
+        }
         must_core(TRITONSERVER_ServerOptionsSetLogInfo(o, false), "log");
         must_core(TRITONSERVER_ServerOptionsSetLogWarn(o, false), "log");
         must_core(TRITONSERVER_ServerOptionsSetLogError(o, false), "log");
@@ -256,7 +265,7 @@ static void start_tracer(void) {
         must(tracer_new(&c, whole.server.core, &whole.tracer), "traces");
 }
 
-static void start_http(void) {
+static struct http_server_options http_options(void) {
         struct http_server_options o;
 
         http_server_options_init(&o);
@@ -264,13 +273,43 @@ static void start_http(void) {
         o.limits.header_bytes = 4096;
         o.limits.input_bytes = 1 << 20;
         o.limits.chunks = 64;
-        o.routes = http_api_routes_without_dashboard();
-        o.routes.openai = NULL;
         o.service = make_service();
         o.service.max_input_bytes = o.limits.input_bytes;
+        return o;
+}
+
+static void read_no_ports(void *owner, struct dashboard_port_state ret[N_DASHBOARD_PORTS]) {
+        (void)owner;
+        for (int i = 0; i < N_DASHBOARD_PORTS; i++)
+                ret[i] = (struct dashboard_port_state){ 0 };
+}
+
+/* Without the sampler: readings of its own are no part of an input. */
+static void make_full(struct http_server_options *o) {
+        byte_budget_init(&whole.budget, 0);
+        whole.dashboard = dashboard_new(&(struct dashboard_options){
+                .core = whole.server.core, .budget = &whole.budget, .read_ports = read_no_ports });
+        must(openai_settings_init(&whole.openai), "OpenAI");
+        whole.openai.lora_separator = "_lora_";
+        whole.openai.max_choices = 4;
+        o->routes = http_api_routes();
+        o->service.dashboard = whole.dashboard;
+        o->service.openai = &whole.openai;
+}
+
+static void start_http(const struct whole_server_options *with) {
+        struct http_server_options o = http_options();
+
+        o.routes = http_api_routes_without_dashboard();
+        o.routes.openai = NULL;
+        if (with->is_full)
+                make_full(&o);
+        whole.openai.may_load = with->may_load;
         must(http_server_new(&o, &whole.http), "HTTP");
         net_server_start(http_server_net(whole.http));
         whole.server.http_port = net_server_port(http_server_net(whole.http));
+        if (with->has_cloud)
+                must(whole_cloud_start(http_options(), &whole.server, &whole.cloud), "cloud");
 }
 
 static void start_grpc(void) {
@@ -299,9 +338,13 @@ static void end_net(struct net_server *net, const char *name) {
 static void stop(void) {
         end_net(http_server_net(whole.http), "HTTP");
         end_net(grpc_server_net(whole.grpc), "gRPC");
+        for (size_t i = 0; i < N_CLOUD_PORTS; i++)
+                end_net(whole_cloud_net(whole.cloud, i), "cloud");
         must_core(TRITONSERVER_ServerStop(whole.server.core), "stop");
         http_server_free(whole.http);
         grpc_server_free(whole.grpc);
+        whole_cloud_free(whole.cloud);
+        dashboard_free(whole.dashboard);
         tracer_free(whole.tracer);
         must_core(TRITONSERVER_ServerDelete(whole.server.core), "end");
         infer_core_done(&whole.infer);
@@ -314,7 +357,7 @@ const struct whole_server *whole_server_get(const struct whole_server_options *o
         if (whole.is_started)
                 return &whole.server;
         whole.is_started = true;
-        make_repository();
+        make_repository(options->is_full);
         start_core(options);
         if (options->has_regions)
                 must(shared_memory_new(NULL, &whole.server.regions), "regions");
@@ -328,12 +371,15 @@ const struct whole_server *whole_server_get(const struct whole_server_options *o
                   "allocator");
         start_tracer();
         if (!options->needs_no_net) {
-                start_http();
+                start_http(options);
                 start_grpc();
         }
         atexit(stop);
         return &whole.server;
 }
+
+/* A server that is silent for so long waits for bytes that do not come. */
+#define SILENCE_MS 20
 
 /* ---- the client ------------------------------------------------------------------------------- */
 
@@ -389,15 +435,53 @@ static void send_all(int fd, struct str bytes, size_t piece, struct strbuf *ret)
         }
 }
 
-bool whole_server_talk(uint16_t port, struct str bytes, size_t piece, struct strbuf *ret) {
-        int fd = open_client(port), rc;
+/* Returns as take_answer(). */
+static int wait_for_silence(int fd, struct strbuf *ret) {
+        struct pollfd wait = { .fd = fd, .events = POLLIN };
+        int           n, rc = 1;
 
-        send_all(fd, bytes, piece, ret);
+        while (rc > 0 && (n = poll(&wait, 1, SILENCE_MS)) != 0)
+                if (n > 0)
+                        rc = take_answer(fd, MSG_DONTWAIT, ret);
+        return rc;
+}
+
+/* Returns false when the connection was reset. `rc`: as take_answer(). */
+static bool end_client(int fd, int rc, struct strbuf *ret) {
         shutdown(fd, SHUT_WR);
-        while ((rc = take_answer(fd, 0, ret)) > 0)
-                ;
+        while (rc > 0)
+                rc = take_answer(fd, 0, ret);
         close(fd);
         return rc == 0;
+}
+
+bool whole_server_talk(uint16_t port, struct str bytes, size_t piece, struct strbuf *ret) {
+        int fd = open_client(port);
+
+        send_all(fd, bytes, piece, ret);
+        return end_client(fd, 1, ret);
+}
+
+bool whole_server_talk_to_end(uint16_t port, struct str bytes, struct str last, size_t piece,
+                              struct strbuf *ret) {
+        int fd = open_client(port);
+
+        send_all(fd, bytes, piece, ret);
+        send_all(fd, last, 0, ret);
+        return end_client(fd, wait_for_silence(fd, ret), ret);
+}
+
+bool whole_server_talk_http(uint16_t port, struct str bytes, uint8_t how, struct strbuf *ret) {
+        static const char last[] = "GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
+
+        if ((how & WHOLE_CLOSES_AT_ONCE) != 0)
+                return whole_server_talk(port, bytes, how & ~WHOLE_CLOSES_AT_ONCE, ret);
+        return whole_server_talk_to_end(port, bytes, str_of(last), how, ret);
+}
+
+bool whole_server_is_slow(struct str requests) {
+        return memmem(requests.ptr, requests.len, "delay_ms", 8) != NULL ||
+               memmem(requests.ptr, requests.len, "responses", 9) != NULL;
 }
 
 bool whole_server_can_check(struct str requests) {

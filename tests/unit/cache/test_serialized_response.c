@@ -201,6 +201,69 @@ static void test_damage(void **state) {
         fake_model_free(f);
 }
 
+struct changed_output {
+        enum data_type type;
+        int64_t        dim;
+        const char    *bytes;
+        size_t         n_bytes;
+        bool           is_right;
+};
+
+/* An output with another type, dimension and bytes, is read and kept only when
+ * these belong together. */
+static void check_changed(struct request *req, const struct changed_output *c) {
+        struct response *r, *kept = NULL;
+        size_t           n_bytes;
+        char            *bytes;
+        AUTO_ERROR       err = NULL;
+
+        assert_ok(response_new(req, &r), "response");
+        add_output(r, "X", DATA_TYPE_INT8, (int64_t)c->n_bytes, c->bytes, c->n_bytes);
+        assert_true(serialized_response_measure(r, &n_bytes));
+        bytes = mem_alloc(n_bytes);
+        assert_ok(serialized_response_write(r, bytes), "write");
+        /* Behind the head of the response: the type of the output, and its first dimension. */
+        memcpy(bytes + 16, &(uint32_t){ c->type }, 4);
+        memcpy(bytes + 40, &c->dim, 8);
+        err = serialized_response_read(bytes, n_bytes, req, &kept);
+        assert_int_equal(err == NULL, c->is_right);
+        response_free(kept);
+        r->first_output->type = c->type;
+        ((int64_t *)r->first_output->shape)[0] = c->dim;
+        assert_int_equal(serialized_response_measure(r, &n_bytes), c->is_right);
+        response_free(r);
+        free(bytes);
+}
+
+/* What another program has kept, or a disk has damaged. */
+static void test_bytes_of_another_shape(void **state) {
+        static const char                  bytes[12] = "\2\0\0\0ab\1\0\0\0c";
+        static const struct changed_output outputs[] = {
+                { DATA_TYPE_INT32, 2, bytes, 8, true },
+                { DATA_TYPE_INT32, 3, bytes, 8, false },
+                { DATA_TYPE_INT32, 1, bytes, 8, false },
+                { DATA_TYPE_INT32, -1, bytes, 8, false },
+                { DATA_TYPE_INT32, INT64_MAX, bytes, 8, false },
+                { DATA_TYPE_INT32, 0, bytes, 0, true },
+                { DATA_TYPE_INT64, 2, bytes, 8, false },
+                { DATA_TYPE_BYTES, 2, bytes, 11, true },
+                { DATA_TYPE_BYTES, 1, bytes, 11, false }, /* something follows */
+                { DATA_TYPE_BYTES, 3, bytes, 11, false }, /* one is missing */
+                { DATA_TYPE_BYTES, 2, bytes, 10, false }, /* a length is beyond the end */
+                { DATA_TYPE_BYTES, 2, bytes, 9, false },  /* half a length */
+                { DATA_TYPE_BYTES, 0, bytes, 0, true },
+                { DATA_TYPE_BYTES, -2, bytes, 11, false },
+        };
+        struct fake_model *f = fake_model_new(config);
+        struct request    *req = ask(f, NULL);
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(outputs); i++)
+                check_changed(req, &outputs[i]);
+        request_free(req);
+        fake_model_free(f);
+}
+
 static void test_without_memory(void **state) {
         struct fake_model *f = fake_model_new(config);
         struct request    *req = ask(f, NULL);
@@ -324,9 +387,13 @@ static void test_outputs_on_devices(void **state) {
 
 SUITE(serialized_response) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_unknown_output),
-                cmocka_unit_test(test_damage),           cmocka_unit_test(test_without_memory),
-                cmocka_unit_test(test_what_is_not_kept), cmocka_unit_test(test_outputs_on_devices),
+                cmocka_unit_test(test_round_trip),
+                cmocka_unit_test(test_unknown_output),
+                cmocka_unit_test(test_damage),
+                cmocka_unit_test(test_without_memory),
+                cmocka_unit_test(test_what_is_not_kept),
+                cmocka_unit_test(test_outputs_on_devices),
+                cmocka_unit_test(test_bytes_of_another_shape),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -355,6 +355,27 @@ static void test_container(void **state) {
         store_credentials_free(c);
 }
 
+/* They are the value of a header. */
+static void test_control_characters_of_container(void **state) {
+        static const char *const tokens[] = { "one\r\nx-evil: 1", "one\x1atwo", "one\x7f" };
+        struct store_url         url = address();
+
+        (void)state;
+        fixture_set("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:51679/keys");
+        fixture_set_path("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "token");
+        for (size_t i = 0; i < ARRAY_LEN(tokens); i++) {
+                struct store_credentials *c;
+
+                fixture_write("token", tokens[i]);
+                c = fixture_open(&url);
+                fixture_sign_fails(c, ERR_INVALID_ARG,
+                                   "the authorization token of the container has a control "
+                                   "character in it, such as the end of a line");
+                store_credentials_free(c);
+        }
+        assert_int_equal(fake_n_requests(), 0);
+}
+
 #define IMDS "http://169.254.169.254/latest/"
 
 static void test_instance(void **state) {
@@ -476,11 +497,22 @@ static void test_refused_files(void **state) {
 
 SUITE(credentials_aws) {
         const struct CMUnitTest tests[] = {
-                TEST(test_variables),        TEST(test_origins),      TEST(test_refused_variables),
-                TEST(test_profiles),         TEST(test_other_files),  TEST(test_services),
-                TEST(test_refused_profiles), TEST(test_web_identity), TEST(test_source_profile),
-                TEST(test_sts_refusals),     TEST(test_container),    TEST(test_instance),
-                TEST(test_no_instance),      TEST(test_file),         TEST(test_refused_files),
+                TEST(test_variables),
+                TEST(test_origins),
+                TEST(test_refused_variables),
+                TEST(test_profiles),
+                TEST(test_other_files),
+                TEST(test_services),
+                TEST(test_refused_profiles),
+                TEST(test_web_identity),
+                TEST(test_source_profile),
+                TEST(test_sts_refusals),
+                TEST(test_container),
+                TEST(test_instance),
+                TEST(test_control_characters_of_container),
+                TEST(test_no_instance),
+                TEST(test_file),
+                TEST(test_refused_files),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,6 +128,9 @@ static void test_managed(void **state) {
         fixture_set("AZURE_CLIENT_ID", "id");
         fixture_set("IDENTITY_ENDPOINT", "http://127.0.0.1:41/msi/token");
         fixture_open_fails(&url, "IDENTITY_ENDPOINT is set, but IDENTITY_HEADER is not");
+        fixture_set("IDENTITY_HEADER", "secret\r\nx-evil: 1");
+        fixture_open_fails(&url, "IDENTITY_HEADER has a control character in it, such as the end "
+                                 "of a line");
         fixture_set("IDENTITY_HEADER", "secret");
         fake_expect("GET http://127.0.0.1:41/msi/token?api-version=2019-08-01&"
                     "resource=https%3A%2F%2Fstorage.azure.com%2F&client_id=id",
