@@ -207,30 +207,41 @@ void cond_done(struct cond *c) {
 }
 
 /* Ordered after the change of n_unsignalled: a thread that reads the new number counts itself after it. */
-static void wake_waiting(struct cond *c, int n) {
+static void count_signal(struct cond *c) {
         atomic_fetch_add_explicit(&c->n_signals, 1, memory_order_release);
-        wake_futex(&c->n_signals, n);
 }
 
 /* A thread that waits has counted itself before it released the mutex, and the caller has held that since. */
-void cond_signal(struct cond *c) {
+_Atomic uint32_t *cond_signal_later(struct cond *c) {
         uint16_t n = atomic_load_explicit(&c->n_unsignalled, memory_order_relaxed);
 
         do {
                 if (n == 0)
-                        return; /* each thread that waits wakes already */
+                        return NULL;
         } while (n < MANY &&
                  !atomic_compare_exchange_weak_explicit(&c->n_unsignalled, &n, (uint16_t)(n - 1),
                                                         memory_order_relaxed,
                                                         memory_order_relaxed));
-        wake_waiting(c, 1);
+        count_signal(c);
+        return &c->n_signals;
+}
+
+/* The number of signals has changed, so a thread that does not sleep yet will not. */
+void cond_wake(_Atomic uint32_t *signalled) {
+        if (signalled != NULL)
+                wake_futex(signalled, 1);
+}
+
+void cond_signal(struct cond *c) {
+        cond_wake(cond_signal_later(c));
 }
 
 void cond_broadcast(struct cond *c) {
         if (atomic_load_explicit(&c->n_unsignalled, memory_order_relaxed) == 0)
                 return;
         atomic_store_explicit(&c->n_unsignalled, 0, memory_order_relaxed);
-        wake_waiting(c, INT_MAX);
+        count_signal(c);
+        wake_futex(&c->n_signals, INT_MAX);
 }
 
 void cond_wait(struct cond *c, struct mutex *m) {

@@ -59,8 +59,13 @@ void cond_init(struct cond *c);
 void cond_done(struct cond *c); /* no thread waits */
 /* Wakes one of the waiting threads. */
 void cond_signal(struct cond *c);
-void cond_broadcast(struct cond *c);
-void cond_wait(struct cond *c, struct mutex *m);
+/* cond_signal() in two parts, for a thread that holds the mutex: the first part counts the signal, the second makes
+ * the system call after the mutex was released. A thread that woke earlier would find the mutex held, and sleep again.
+ * The condition variable may be freed between the two. NULL: each thread that waits wakes already. */
+_Atomic uint32_t *cond_signal_later(struct cond *c) NODISCARD;
+void              cond_wake(_Atomic uint32_t *signalled); /* may be NULL */
+void              cond_broadcast(struct cond *c);
+void              cond_wait(struct cond *c, struct mutex *m);
 /* Waits until the absolute monotonic time (CLOCK_NEVER: no limit); false when it has passed. */
 bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ns);
 

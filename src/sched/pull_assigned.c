@@ -77,7 +77,7 @@ static void take_assigned_locked(struct pull_engine *e, struct sched_event *ev,
                 hand_out_here_locked(e, ev, in, in->rows);
         } else {
                 hand_out_locked(e, in, INSTANCE_DISPATCHED, in->rows);
-                cond_signal(&in->wake);
+                wake_instance_locked(ev, in);
         }
 }
 
@@ -125,8 +125,7 @@ static void doubt_permits_locked(const struct pull_engine *e) {
 }
 
 /* Lets one idle instance sleep until then. Any instance will do, since it asks for all of them. */
-static void watch_for_all_locked(struct pull_engine *e, const struct sched_event *ev,
-                                 uint64_t until_ns) {
+static void watch_for_all_locked(struct pull_engine *e, struct sched_event *ev, uint64_t until_ns) {
         struct list_node *first = list_first(&e->idle);
         struct instance  *in = e->watcher;
 
@@ -137,7 +136,7 @@ static void watch_for_all_locked(struct pull_engine *e, const struct sched_event
         e->watcher = in;
         in->watch_until_ns = until_ns;
         if (in != ev->self)
-                cond_signal(&in->wake);
+                wake_instance_locked(ev, in);
 }
 
 /* Dispatches until the policy has no more batches. An instance that waits for its permit counts as

@@ -43,15 +43,21 @@ static void on_permit(void *instance) {
 
 static void wake_deferred(void *scheduler);
 
+static void take_and_wake_locked(struct sched_event *ev, struct instance *in) {
+        if (list_is_linked(&in->idle_node))
+                list_remove(&in->idle_node);
+        wake_instance_locked(ev, in);
+}
+
 /* A submitter may defer the wake-up. Its flush asks the policy again. */
-static void wake_or_defer_locked(struct pull_engine *e, const struct sched_event *ev,
+static void wake_or_defer_locked(struct pull_engine *e, struct sched_event *ev,
                                  struct instance *in) {
         if (!ev->may_run_here || !infer_thread_defer_wake(ev->thread, e, e->model, wake_deferred))
-                wake_locked(in);
+                take_and_wake_locked(ev, in);
 }
 
 /* Lets one idle instance sleep until then, unless another one sleeps for a shorter time. */
-static void watch_locked(struct pull_engine *e, const struct sched_event *ev, uint64_t until_ns) {
+static void watch_locked(struct pull_engine *e, struct sched_event *ev, uint64_t until_ns) {
         struct list_node *first = list_first(&e->idle);
 
         /* One watcher is enough: when it wakes up, the policy names the instances that have work. If all
@@ -143,7 +149,7 @@ static bool carry_out_locked(struct pull_engine *e, struct sched_event *ev,
                 if (in != NULL && in->permit != PERMIT_GIVEN)
                         instance_set_permit_locked(in, PERMIT_GIVEN);
                 if (in != NULL && in != ev->self && !(ev->may_run_here && may_borrow(e, in))) {
-                        wake_locked(in);
+                        take_and_wake_locked(ev, in);
                         in = NULL;
                 }
         }
@@ -248,8 +254,8 @@ static void refuse_cancelled(struct pull_engine *e, struct request *req) {
 
 /* ---- after the lock was released ------------------------------------------------------------- */
 
-/* Releases the lock. Then wakes instances of other models that got a permit, and refuses requests
- * that timed out, before anything runs on this thread. When no batch was taken, the engine may be
+/* Releases the lock. Then wakes an instance's thread, and instances of other models that got a permit, and refuses
+ * requests that timed out, before anything runs on this thread. When no batch was taken, the engine may be
  * freed during this call. */
 static void unlock_and_finish(struct pull_engine *e, const struct sched_event *ev) {
         static const struct error expired =
@@ -257,6 +263,7 @@ static void unlock_and_finish(struct pull_engine *e, const struct sched_event *e
         struct rate_limiter *limiter = e->limiter;
 
         mutex_unlock(&e->lock);
+        cond_wake(ev->signalled);
         if (limiter != NULL)
                 rate_limiter_deliver(limiter);
         if (ev->expired != NULL)
@@ -715,6 +722,7 @@ static void iterate_locked(struct pull_engine *e, struct instance *in,
         schedule_locked(e, &ev);
         if (ev.runner == NULL && ev.expired == NULL && ev.refused == NULL &&
             (e->limiter == NULL || !rate_limiter_has_permits(e->limiter))) {
+                cond_wake(ev.signalled); /* the lock is released by the wait */
                 wait_idle_locked(e, in);
         } else {
                 if (list_is_linked(&in->idle_node))

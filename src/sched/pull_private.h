@@ -66,12 +66,13 @@ struct sched_event {
         uint64_t         spends_ns;    /* expected duration when it runs a batch */
 
         /* Filled in by schedule_locked(). */
-        struct instance *runner; /* runs `batch` on this thread; NULL: nothing */
-        struct request  *batch;  /* linked by queued.next */
-        uint32_t         n_requests;
-        uint64_t         rows;
-        struct request  *expired; /* timed out: refused after the lock is released */
-        struct refusal  *refused; /* refused by the policy: answered after that */
+        struct instance  *runner; /* runs `batch` on this thread; NULL: nothing */
+        struct request   *batch;  /* linked by queued.next */
+        uint32_t          n_requests;
+        uint64_t          rows;
+        _Atomic uint32_t *signalled; /* an instance: woken after the lock is released */
+        struct request   *expired;   /* timed out: refused after that */
+        struct refusal   *refused;   /* refused by the policy: answered after that */
 
         bool has_continuations; /* the batch left continuations to run */
         bool has_more;          /* after the batch: the event asks again */
@@ -88,6 +89,17 @@ static inline struct sched_view view_of(struct pull_engine *e) {
 static inline bool may_borrow(const struct pull_engine *e, const struct instance *in) {
         return list_is_linked(&in->idle_node) && !in->executor->is_bound &&
                (e->inline_execution == INLINE_ALWAYS || in->executor->may_inline);
+}
+
+/* Wakes the thread of the instance after the event has released the lock. The event remembers one of them; with
+ * several, the thread of an earlier one may wake while the lock is held. */
+static inline void wake_instance_locked(struct sched_event *ev, struct instance *in) {
+        _Atomic uint32_t *signalled = cond_signal_later(&in->wake);
+
+        if (signalled == NULL)
+                return;
+        cond_wake(ev->signalled);
+        ev->signalled = signalled;
 }
 
 /* The instance leaves the idle list with a batch of that many rows. All batches are handed out here. */

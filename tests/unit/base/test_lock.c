@@ -179,6 +179,26 @@ static void test_signal_after_late_waits(void **state) {
         end_takers(&t, threads, 2);
 }
 
+/* The signal counts at once, and the thread sleeps until the system call. */
+static void test_signal_in_two_parts(void **state) {
+        (void)state;
+        struct tokens     t;
+        struct thread     thread;
+        _Atomic uint32_t *signalled;
+
+        begin_takers(&t, &thread, 1);
+        t.n_tokens = 1;
+        signalled = cond_signal_later(&t.given);
+        assert_ptr_equal(signalled, &t.given.n_signals);
+        assert_null(cond_signal_later(&t.given)); /* no other thread waits */
+        cond_wake(NULL);
+        assert_int_equal(atomic_load(&t.given.n_signals), 1);
+        mutex_unlock(&t.lock);
+        cond_wake(signalled);
+        mutex_lock(&t.lock);
+        end_takers(&t, &thread, 1);
+}
+
 /* ---- contention --------------------------------------------------------------------------------- */
 
 static void add_one(void *arg) {
@@ -228,8 +248,9 @@ struct passer {
 };
 
 static void pass_on(void *arg) {
-        struct passer  *me = arg;
-        struct passing *p = me->p;
+        struct passer    *me = arg;
+        struct passing   *p = me->p;
+        _Atomic uint32_t *signalled = NULL;
 
         for (;;) {
                 mutex_lock(&p->lock);
@@ -238,8 +259,13 @@ static void pass_on(void *arg) {
                 if (p->number >= N_PASSES)
                         break;
                 p->number++;
+                if (me->kind == 0)
+                        signalled = cond_signal_later(&p->turns[1]);
                 mutex_unlock(&p->lock);
-                cond_signal(&p->turns[1 - me->kind]); /* without the mutex */
+                if (me->kind == 0)
+                        cond_wake(signalled);
+                else
+                        cond_signal(&p->turns[0]); /* without the mutex */
         }
         mutex_unlock(&p->lock);
         cond_signal(&p->turns[0]);
@@ -286,6 +312,7 @@ SUITE(lock) {
                 cmocka_unit_test(test_signals_for_one_thread),
                 cmocka_unit_test(test_signal_for_each_thread),
                 cmocka_unit_test(test_signal_after_late_waits),
+                cmocka_unit_test(test_signal_in_two_parts),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

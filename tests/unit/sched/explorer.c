@@ -40,6 +40,7 @@ struct fiber {
         const struct mutex *mutex;
         uint64_t            deadline_ns, since; /* since: order of waits */
         bool                has_timed_out;
+        unsigned            n_held_wakes;
         thread_fn           run;
         void               *arg;
         char                name[16];
@@ -274,12 +275,20 @@ void mutex_unlock(struct mutex *m) {
                 give_turn();
 }
 
-bool mutex_is_held(const struct mutex *m) {
-        bool is = self == NULL;
+static bool is_held_by(const struct mutex *m, const struct fiber *f) {
+        bool is = false;
 
         for (unsigned i = 0; i < x.n_held && !is; i++)
-                is = x.held[i].mutex == m && x.held[i].by == self;
+                is = x.held[i].mutex == m && x.held[i].by == f;
         return is;
+}
+
+bool mutex_is_held(const struct mutex *m) {
+        return self == NULL || is_held_by(m, self);
+}
+
+unsigned explorer_n_held_wakes(void) {
+        return self->n_held_wakes;
 }
 
 void cond_init(struct cond *c) {
@@ -316,13 +325,23 @@ static bool wake_one(const struct cond *c) {
 
         if (f == NULL)
                 return false;
+        self->n_held_wakes += f->mutex->rank == LOCK_QUEUE && is_held_by(f->mutex, self);
         f->wait = WAIT_MUTEX;
         f->on = f->mutex;
         return true;
 }
 
+_Atomic uint32_t *cond_signal_later(struct cond *c) {
+        return has_waiter(c) ? &c->n_signals : NULL;
+}
+
+void cond_wake(_Atomic uint32_t *signalled) {
+        if (signalled != NULL)
+                (void)wake_one(CONTAINER_OF(signalled, struct cond, n_signals));
+}
+
 void cond_signal(struct cond *c) {
-        (void)wake_one(c);
+        cond_wake(cond_signal_later(c));
 }
 
 void cond_broadcast(struct cond *c) {
@@ -393,6 +412,7 @@ static struct fiber *add_fiber(const char *name, thread_fn run, void *arg) {
         if (f->stack == NULL || getcontext(&f->context) != 0)
                 end_with("there is no memory for a thread");
         f->wait = WAIT_NONE;
+        f->n_held_wakes = 0;
         f->run = run;
         f->arg = arg;
         snprintf(f->name, sizeof(f->name), "%s", name);
