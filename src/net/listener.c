@@ -186,9 +186,9 @@ static bool place(struct listener *ln, int fd) {
                 ln->waiting_fd = fd;
                 return false;
         }
-        close(fd);
         if (o->on_refused != NULL)
                 o->on_refused(o->owner);
+        close(fd);
         return true;
 }
 

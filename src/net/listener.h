@@ -35,7 +35,7 @@ struct listener_options {
         void (*on_accept)(void *owner, struct loop *l, int fd);
         /* Called on the accepting loop before the connection is given to a loop; false: there is no place.
          * While loops still open earlier ones, whose arrival may free a place, the listener asks again after
-         * each. Then it closes the connection and calls on_refused(). NULL: any number; nothing to call. */
+         * each. Then it calls on_refused() and closes the connection. NULL: any number; nothing to call. */
         bool (*can_accept)(void *owner);
         void (*on_refused)(void *owner);
         void *owner; /* borrowed */
