@@ -402,8 +402,8 @@ class Models(Part):
         raise Failed(f"a change of {name} is not polled")
 
     def burst(self, place):
-        """Threads that make an index or statistics get one heap of the C library after the other. All heaps, up to 8 for
-        each CPU, have had some before the first tenth."""
+        """Threads that make an index or statistics get one heap of the C library after the other. It takes some tenths
+        until most heaps, up to 8 for each CPU, have had one."""
         for _ in range(self.FILL_TENTHS):
             self.tenth(place, 0, 0)
 
