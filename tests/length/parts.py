@@ -336,6 +336,7 @@ class Models(Part):
     POLL_SECONDS = 5
     options = ("--model-control-mode=poll", f"--repository-poll-secs={POLL_SECONDS}")
     ROUNDS, CHANGED = 5, 10      # of a tenth
+    FILL_TENTHS = 5
 
     def __init__(self):
         super().__init__()
@@ -401,7 +402,10 @@ class Models(Part):
         raise Failed(f"a change of {name} is not polled")
 
     def burst(self, place):
-        self.tenth(place, 0, 0)
+        """Threads that make an index or statistics get one heap of the C library after the other. It takes some tenths
+        until most heaps, up to 8 for each CPU, have had one."""
+        for _ in range(self.FILL_TENTHS):
+            self.tenth(place, 0, 0)
 
     def tenth(self, place, n, number):
         for _ in range(self.ROUNDS):

@@ -17,8 +17,9 @@ its own. Its resident memory (RSS), allocated heap, descriptors, threads and map
 of its Python processes are read before the load and after each tenth of it, when the server is at rest. From the
 reading after the first tenth to the last one each may grow by 1 %, or by a floor of its own (gauge.py).
 
-Writes length.json, length.svg and length.md into FOLDER, also after each tenth, and prints a table. The exit status is 1 when something grew
-or failed. --merge=FILE,... makes one report of the length.json of several runs; of a part that several have, the last.
+Writes length.json, length.svg and length.md into FOLDER, also after each tenth, and prints a table. The exit status is 1
+when something grew or failed. --merge=FILE,... makes one report of the length.json of several runs; of a part that
+several have, the last.
 """
 import argparse
 import contextlib
