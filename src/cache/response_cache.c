@@ -21,7 +21,7 @@ struct response_cache {
         struct work_pool     *senders; /* owned: of answers that a loop must not wait for */
 };
 
-/* An answer whose outputs are copied to devices when it is sent. */
+/* An answer whose outputs, or those of an ensemble that it completes, may be copied to devices when it is sent. */
 struct late_answer {
         struct work      work;
         struct request  *req; /* owned, as is the response */
@@ -215,7 +215,7 @@ bool response_cache_answer(struct response_cache *c, struct request *req, struct
                 if (inner->ops->complete_answer != NULL)
                         inner->ops->complete_answer(inner, req, r);
                 atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_release);
-                if (req->has_device_outputs && r->has_staged)
+                if (req->has_device_outputs) /* also a step's: its run may end, and copy, at once */
                         send_from_other_thread(c, req, r);
                 else
                         send(req, r);

@@ -183,9 +183,9 @@ static void copy_out(int device, void *to, const void *from, size_t n) {
 }
 
 static struct place read_place(const char *text) {
-        if (strcmp(text, "cpu") == 0)
+        if (strncmp(text, "cpu", 3) == 0)
                 return (struct place){ TRITONSERVER_MEMORY_CPU, 0, -1 };
-        if (strcmp(text, "pinned") == 0)
+        if (strncmp(text, "pinned", 6) == 0)
                 return (struct place){ TRITONSERVER_MEMORY_CPU_PINNED, 0, -1 };
         if (strncmp(text, "no", 2) == 0)
                 return (struct place){ TRITONSERVER_MEMORY_GPU, atoi(text + 2), -1 };

@@ -40,8 +40,10 @@ MODELS.update({
     "eager_steps": """platform: "ensemble" input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
 ensemble_scheduling {
-  step { model_name: "eager" input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "t" } }
-  step { model_name: "eager" input_map { key: "INPUT0" value: "t" } output_map { key: "OUTPUT0" value: "OUTPUT0" } }
+  step { model_name: "eager" model_version: -1
+         input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "t" } }
+  step { model_name: "eager" model_version: -1
+         input_map { key: "INPUT0" value: "t" } output_map { key: "OUTPUT0" value: "OUTPUT0" } }
 }""",
     "decoupled": SLOW + "model_transaction_policy { decoupled: true }\n"
                  'parameters { key: "responses" value { string_value: "2" } }\n',
@@ -307,6 +309,29 @@ def test_output_of_the_cache(tmp_path):
         row = requests.get(f"{server.url}/v2/models/kept/stats", timeout=SECONDS).json()["model_stats"][0]
         counts = {key: pair["count"] for key, pair in row["inference_stats"].items()}
         assert (counts["cache_hit"], counts["cache_miss"], row["execution_count"]) == (5, 1, 1)
+
+
+def test_limit_of_memory(tmp_path):
+    """Allocations count as a whole, however small their regions, once for all of these, and for each GPU apart."""
+    with opens_gpu_server(tmp_path, {"fixed": MODELS["fixed"]}, *OPTIONS, "--client-shm-gpu-limit=0.001",
+                          MEMORY=1 << 30) as server:
+        api = Http(server)
+        with Memory(bytes(1 << 20)) as large, Memory(bytes(8 * PAGE)) as small, \
+                Memory(bytes(1 << 20), device=1) as other:
+            api.register_cuda("large", large.handle(), 1)
+            api.register_cuda("same", large.handle(), 1 << 20)
+            with pytest.raises(system.Refused) as caught:
+                api.register_cuda("small", small.handle(), 1)
+            assert caught.value.pair == (
+                503, "failed to register shared memory region 'small': regions of clients keep 1048576 bytes of GPU 0 "
+                     "open, with its allocation of 32768 bytes they would exceed the limit of 1073741 "
+                     "(--client-shm-gpu-limit)")
+            api.register_cuda("other", other.handle(), PAGE, 1)
+            api.unregister_cuda("large")
+            api.unregister_cuda("same")
+            api.register_cuda("small", small.handle(), 1)
+            api.unregister_cuda("small")
+            api.unregister_cuda("other")
 
 
 def test_large(api):
