@@ -139,8 +139,9 @@ def count_program(entry, tally):
     print(text.strip()[-20000:], flush=True)
 
 
-def sanitizer_environment(folder):
+def sanitizer_environment(folder, time_factor=1):
     env = dict(os.environ)
+    env.setdefault("NESO_TIME_FACTOR", str(time_factor))
     env.setdefault("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1")
     env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1")
     # ONNX Runtime is not instrumented, so the sanitizer does not see its synchronisation.
@@ -148,6 +149,10 @@ def sanitizer_environment(folder):
     env.setdefault("TSAN_OPTIONS", "exitcode=66:second_deadlock_stack=1:allocator_may_return_null=1:"
                    f"suppressions={suppressions}")
     env["NESO_BUILD"] = os.path.join(ROOT, folder)
+    # What libuv closes by the bare system call is shown to ThreadSanitizer.
+    see_close = os.path.join(ROOT, folder, "tests", "sanitizers", "see_close.so")
+    if os.path.exists(see_close):
+        env.setdefault("LD_PRELOAD", see_close)
     return env
 
 
@@ -164,7 +169,8 @@ def run_programs(folder, options, tally):
                                                   capture_output=True).returncode == 0:
         # gcc 12's ThreadSanitizer cannot map its shadow memory with full address randomisation.
         command = ["setarch", "-R"] + command
-    status = run(command, options.test_seconds, sanitizer_environment(folder), quiet=True)
+    status = run(command, options.test_seconds, sanitizer_environment(folder, options.time_factor),
+                 quiet=True)
     if status is None:
         tally.fail(f"the programs took more than {options.test_seconds} s")
     n_lines = 0
@@ -208,7 +214,8 @@ class EndToEnd:
         self._deadline = time.monotonic() + options.test_seconds
         self._tally = tally
         self._n_runs = 0
-        self._env = sanitizer_environment(options.end_to_end_build or folder)
+        self._env = sanitizer_environment(options.end_to_end_build or folder,
+                                          options.time_factor)
         self._env["PYTHONPATH"] = os.pathsep.join(
             filter(None, [str(pathlib.Path(ROOT, "tools")), self._env.get("PYTHONPATH")]))
 
@@ -278,7 +285,7 @@ def main():
     parser.add_argument("--end-to-end-build", default="",
                         help="folder that has the server of the end-to-end tests, if not the build's")
     parser.add_argument("--time-factor", type=int, default=1,
-                        help="the programs may take so many times longer than usual")
+                        help="programs and end-to-end tests may take so many times longer than usual")
     parser.add_argument("--suite", action="append", default=[])
     parser.add_argument("--only-needed", action="store_true",
                         help="build what is installed and the programs of the suites, and nothing "

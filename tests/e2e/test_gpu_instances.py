@@ -7,11 +7,12 @@ import concurrent.futures
 import pytest
 import requests
 
+from conftest import patience
 import scrape
 from gpus import model_text, opens_gpu_server
 from models import EXPLICIT, load, model_config, unload
 
-SECONDS = 20
+SECONDS = patience(20)
 LIMITED = "--rate-limit=execution_count"
 
 
