@@ -139,8 +139,9 @@ def count_program(entry, tally):
     print(text.strip()[-20000:], flush=True)
 
 
-def sanitizer_environment(folder):
+def sanitizer_environment(folder, time_factor=1):
     env = dict(os.environ)
+    env.setdefault("NESO_TIME_FACTOR", str(time_factor))
     # intercept_tls_get_addr: libasan takes variables of a thread in a library that was loaded by dlopen() for those of
     # glibc 2.19 when its allocation begins at byte 16 of a page, and the search for leaks then reads an address that is
     # none, "Tracer caught signal 11". Without the interception it finds them from the thread's own memory.
@@ -152,6 +153,10 @@ def sanitizer_environment(folder):
     env.setdefault("TSAN_OPTIONS", "exitcode=66:second_deadlock_stack=1:allocator_may_return_null=1:"
                    f"suppressions={suppressions}")
     env["NESO_BUILD"] = os.path.join(ROOT, folder)
+    # What libuv closes by the bare system call is shown to ThreadSanitizer.
+    see_close = os.path.join(ROOT, folder, "tests", "sanitizers", "see_close.so")
+    if os.path.exists(see_close):
+        env.setdefault("LD_PRELOAD", see_close)
     return env
 
 
@@ -168,7 +173,8 @@ def run_programs(folder, options, tally):
                                                   capture_output=True).returncode == 0:
         # gcc 12's ThreadSanitizer cannot map its shadow memory with full address randomisation.
         command = ["setarch", "-R"] + command
-    status = run(command, options.test_seconds, sanitizer_environment(folder), quiet=True)
+    status = run(command, options.test_seconds, sanitizer_environment(folder, options.time_factor),
+                 quiet=True)
     if status is None:
         tally.fail(f"the programs took more than {options.test_seconds} s")
     n_lines = 0
@@ -212,7 +218,8 @@ class EndToEnd:
         self._deadline = time.monotonic() + options.test_seconds
         self._tally = tally
         self._n_runs = 0
-        self._env = sanitizer_environment(options.end_to_end_build or folder)
+        self._env = sanitizer_environment(options.end_to_end_build or folder,
+                                          options.time_factor)
         self._env["PYTHONPATH"] = os.pathsep.join(
             filter(None, [str(pathlib.Path(ROOT, "tools")), self._env.get("PYTHONPATH")]))
 
@@ -282,7 +289,7 @@ def main():
     parser.add_argument("--end-to-end-build", default="",
                         help="folder that has the server of the end-to-end tests, if not the build's")
     parser.add_argument("--time-factor", type=int, default=1,
-                        help="the programs may take so many times longer than usual")
+                        help="programs and end-to-end tests may take so many times longer than usual")
     parser.add_argument("--suite", action="append", default=[])
     parser.add_argument("--only-needed", action="store_true",
                         help="build what is installed and the programs of the suites, and nothing "

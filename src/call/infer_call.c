@@ -12,6 +12,7 @@
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The events that a started call waits for. */
@@ -202,21 +203,11 @@ static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint
                 drop_pending(userp);
 }
 
-void infer_call_init(struct infer_call *c, const struct infer_call_options *options) {
-        c->options = *options;
-        c->request = NULL;
-        c->pass = (struct admission_pass){ 0 };
-        c->regions = NULL;
-        c->targets = NULL;
-        c->n_regions = c->n_targets = 0;
-        c->has_gpu_targets = false;
+static void init_events(struct infer_call *c) {
         c->unary = NULL;
         c->trace = NULL;
-        c->is_started = false;
         c->is_final_response = false;
         c->current = NULL;
-        c->response_mail = (struct mail){ .deliver = on_response_mail };
-        c->done_mail = (struct mail){ .deliver = on_done_mail };
         atomic_init(&c->n_pending, PENDING_FINAL + PENDING_RELEASE + PENDING_RETURN);
         atomic_init(&c->n_responses, 0);
         atomic_init(&c->arrived, NULL);
@@ -226,13 +217,31 @@ void infer_call_init(struct infer_call *c, const struct infer_call_options *opti
         atomic_init(&c->inline_used, 0);
 }
 
-void infer_call_done(struct infer_call *c) {
+void infer_call_init(struct infer_call *c, const struct infer_call_options *options) {
+        c->options = *options;
+        c->request = NULL;
+        c->pass = (struct admission_pass){ 0 };
+        c->regions = NULL;
+        c->targets = NULL;
+        c->n_regions = c->n_targets = 0;
+        c->has_gpu_targets = false;
+        c->is_started = false;
+        c->response_mail = (struct mail){ .deliver = on_response_mail };
+        c->done_mail = (struct mail){ .deliver = on_done_mail };
+        init_events(c);
+}
+
+static void drop_responses(struct infer_call *c) {
         if (c->options.on_response != NULL) {
                 free_responses(atomic_exchange(&c->arrived, NULL));
                 free_responses(STEAL(c->first_due));
         }
         if (c->unary != NULL)
                 core_error_drop(TRITONSERVER_InferenceResponseDelete(c->unary));
+}
+
+void infer_call_done(struct infer_call *c) {
+        drop_responses(c);
         if (c->request != NULL)
                 core_error_drop(TRITONSERVER_InferenceRequestDelete(c->request));
         c->unary = NULL;
@@ -604,6 +613,14 @@ struct error *infer_call_fill(struct infer_call *c, const struct infer_request *
         if (c->n_regions > 0)
                 return core_error_take(NESO_InferenceRequestSetCacheable(r, false));
         return NULL;
+}
+
+struct error *infer_call_refill(struct infer_call *c, const struct infer_request *q) {
+        assert(c->n_regions == 0);
+        drop_responses(c);
+        init_events(c);
+        TRY(core_error_take(TRITONSERVER_InferenceRequestRemoveAllInputs(c->request)));
+        return add_inputs(c->request, q);
 }
 
 /* ---- memory for outputs; runs on the backend's thread ---- */

@@ -2,7 +2,9 @@
 /* One inference through the C API, from a loop and back to it.
  *
  *     infer_call_init -> open (the model) -> fill (the request) -> start -> on_done -> done
- *                                                                 cancel, at any time between
+ *                                                               ^            |
+ *                                                               '-- refill --'
+ *     cancel: at any time between start and done
  *
  * Three events end an inference, in any order and on any thread: the response with the FINAL flag,
  * the release of the request, and the return of ServerInferAsync. The last of them ends the call.
@@ -175,6 +177,10 @@ struct error *infer_call_find_regions(struct infer_call *c, struct infer_request
                                       struct arena *arena) NODISCARD;
 /* `q` is borrowed until on_done(). */
 struct error *infer_call_fill(struct infer_call *c, const struct infer_request *q) NODISCARD;
+/* From on_done() on: makes the call ready to start once more, with the inputs of `q` in place of those before. All
+ * else stays as it was filled, and so does the model, even when it is unloaded meanwhile. The responses so far were
+ * freed or kept, and have no outputs in the memory of the call. Not for inputs or outputs in shared memory. */
+struct error *infer_call_refill(struct infer_call *c, const struct infer_request *q) NODISCARD;
 /* Starts the inference. On success on_done() follows, perhaps before this function returns, so the
  * caller must not use the call any more. `trace` may be NULL; it is borrowed until on_done(). */
 struct error *infer_call_start(struct infer_call *c, struct trace_record *trace) NODISCARD;

@@ -34,50 +34,62 @@
 #define MAX_UNWRITTEN 1024
 /* What a request holds for its answer beyond this is charged to the memory budget, in steps of as much. */
 #define CHARGE_STEP ((size_t)16 << 10)
+/* Inferences of an embedding request at a time: this many, and one more for so many bytes of the body. Each holds some
+ * 4 KiB, and a text may have one byte. */
+#define MIN_AT_ONCE 128
+#define BYTES_PER_RUN 512
 
 struct pending_openai;
 
 /* One inference of a request. */
 struct openai_run {
-        struct pending_openai      *p; /* borrowed: holds this */
-        struct openai_part_state    state;
-        struct infer_request        request;
-        struct infer_call           call;
-        struct infer_call_response *vectors_of; /* owned: the response that `vectors` are in */
+        struct pending_openai   *p; /* borrowed: holds this */
+        struct openai_part_state state;
+        struct infer_request     request;
+        struct infer_call        call;
+        struct arena       arena;  /* of the request, when this is not the first one of the run */
+        struct openai_run *next;   /* borrowed: of the list `idle` */
+        uint32_t           number; /* of the part */
+        bool               has_vectors;
 };
 
 /* One request in progress; in the arena of its http_call. */
 struct pending_openai {
-        struct http_call       *http; /* borrowed: holds this */
-        struct openai_settings *settings;
-        struct openai_request   request;
-        struct openai_model     model;
-        struct openai_answer    answer;
-        struct strbuf           text;    /* events that are not sent; or the whole answer */
-        struct arena            scratch; /* of one response */
-        struct openai_run     **runs;    /* in arena */
-        struct openai_run      *render;  /* chat: renders the messages; NULL = not needed */
-        struct openai_vectors  *vectors; /* embeddings: one for each run; in arena */
-        uint32_t                n_runs;
-        uint32_t                n_running;  /* inferences, and 1 while they are being started */
-        bool                    is_reading; /* a compute thread has the request */
-        bool                    has_begun;  /* stream: status and headers are sent */
-        bool                    has_failed; /* its failure is sent, though inferences go on */
-        bool                    is_late; /* so is the end of the answer: a time limit has passed */
-        struct error           *failure; /* owned: that the client has not seen */
-        enum access_verdict     verdict; /* of the model that the body names */
-        const char             *refusal; /* text of the verdict */
-        struct http_kept        kept;
-        struct loop_timer       heartbeat;
-        struct loop_timer       deadline;
-        uint64_t                render_by_ns; /* end of the time to render the messages */
-        struct loop_work        work;
-        struct http_part        part;          /* the whole answer */
-        size_t                  charged_bytes; /* to the memory budget, for `answer` and `text` */
-        struct openai_meter    *meter;
-        uint64_t                last_text_ns; /* 0: there was none */
-        uint64_t                last_sent_ns;
-        char                    id[OPENAI_ID_BYTES];
+        struct http_call           *http; /* borrowed: holds this */
+        struct openai_settings     *settings;
+        struct openai_request       request;
+        struct openai_model         model;
+        struct openai_answer        answer;
+        struct strbuf               text;       /* events that are not sent; or the whole answer */
+        struct arena                scratch;    /* of one response */
+        struct openai_run         **runs;       /* in arena */
+        struct openai_run          *render;     /* chat: renders the messages; NULL = not needed */
+        struct openai_vectors      *vectors;    /* embeddings: one for each part; in arena */
+        struct infer_call_response *vectors_of; /* owned: the responses that they are in */
+        struct openai_split         split;
+        struct openai_run   *idle;    /* borrowed: runs that have ended, for the parts to come */
+        uint32_t             n_begun; /* parts */
+        uint32_t             n_runs;
+        uint32_t             n_running;   /* inferences, and 1 while they are being started */
+        bool                 is_reading;  /* a compute thread has the request */
+        bool                 is_starting; /* start_idle() is running */
+        bool                 has_begun;   /* stream: status and headers are sent */
+        bool                 has_failed;  /* its failure is sent, though inferences go on */
+        bool                 is_late;     /* so is the end of the answer: a time limit has passed */
+        struct error        *failure;     /* owned: that the client has not seen */
+        enum access_verdict  verdict;     /* of the model that the body names */
+        const char          *refusal;     /* text of the verdict */
+        struct http_kept     kept;
+        struct loop_timer    heartbeat;
+        struct loop_timer    deadline;
+        uint64_t             render_by_ns; /* end of the time to render the messages */
+        struct loop_work     work;
+        struct http_part     part;          /* the whole answer */
+        size_t               charged_bytes; /* to the memory budget, for `answer` and `text` */
+        struct openai_meter *meter;
+        uint64_t             last_text_ns; /* 0: there was none */
+        uint64_t             last_sent_ns;
+        char                 id[OPENAI_ID_BYTES];
 };
 
 /* ---- the end ---- */
@@ -85,9 +97,17 @@ struct pending_openai {
 static void run_done(struct openai_run *run) {
         if (run == NULL)
                 return;
-        infer_call_response_free(STEAL(run->vectors_of));
         infer_call_done(&run->call);
         infer_request_done(&run->request);
+}
+
+static void free_vectors(struct pending_openai *p) {
+        struct infer_call_response *one;
+
+        while ((one = p->vectors_of) != NULL) {
+                p->vectors_of = one->next;
+                infer_call_response_free(one);
+        }
 }
 
 static struct byte_budget *budget_of(const struct pending_openai *p) {
@@ -123,9 +143,12 @@ static void pending_done(struct pending_openai *p) {
         p->http->on_abort = p->http->on_written = NULL;
         http_kept_drop_all(&p->kept);
         run_done(p->render);
-        for (uint32_t i = 0; i < p->n_runs; i++)
+        for (uint32_t i = 0; i < p->n_runs; i++) {
                 run_done(p->runs[i]);
+                arena_done(&p->runs[i]->arena);
+        }
         p->n_runs = 0;
+        free_vectors(p);
         openai_answer_done(&p->answer);
         strbuf_done(&p->text);
         arena_done(&p->scratch);
@@ -429,7 +452,7 @@ static size_t answer_work(const struct pending_openai *p) {
 
         for (uint32_t i = 0; i < p->answer.n_choices; i++)
                 work += p->answer.choices[i].text.len + p->answer.choices[i].logprobs.len;
-        for (uint32_t i = 0; i < p->n_runs && p->vectors != NULL; i++)
+        for (uint32_t i = 0; i < p->split.n_parts && p->vectors != NULL; i++)
                 work += p->vectors[i].n_rows * p->vectors[i].n_dims * sizeof(float);
         return work;
 }
@@ -437,7 +460,7 @@ static size_t answer_work(const struct pending_openai *p) {
 static struct error *print_answer(struct pending_openai *p) {
         TRY(charge_answer(p, answer_work(p))); /* about what is printed */
         if (p->request.endpoint == OPENAI_EMBEDDINGS && p->vectors != NULL)
-                return openai_embedding_print(&p->request, &p->model, p->vectors, p->n_runs,
+                return openai_embedding_print(&p->request, &p->model, p->vectors, p->split.n_parts,
                                               &p->text);
         return openai_answer_print(&p->answer, &p->scratch, &p->text);
 }
@@ -507,23 +530,42 @@ static void drop_running(struct pending_openai *p) {
                 end_request(p);
 }
 
-static uint32_t run_number(const struct openai_run *run) {
-        uint32_t i = 0;
+static void keep_response_of(struct openai_run *run) {
+        struct infer_call_response *one = infer_call_keep_response(&run->call);
 
-        while (run->p->runs[i] != run)
-                i++;
-        return i;
+        one->next = run->p->vectors_of;
+        run->p->vectors_of = one;
+}
+
+/* The run makes further inferences, and its memory has the outputs of small responses. So these are copied, and larger
+ * ones are kept. */
+static struct error *keep_vectors(struct openai_run *run, struct openai_vectors *v) {
+        size_t bytes = v->n_rows * v->n_dims * sizeof(*v->values);
+        void  *copy;
+
+        if (run->p->model.format == OPENAI_FORMAT_VLLM) /* were read from JSON */
+                return NULL;
+        if (bytes > INFER_CALL_INLINE_BYTES) {
+                keep_response_of(run);
+                return NULL;
+        }
+        copy = arena_try_alloc(&run->p->http->arena, bytes);
+        if (copy == NULL)
+                return infer_no_memory();
+        v->values = memcpy(copy, v->values, bytes);
+        return NULL;
 }
 
 static struct error *take_vectors(struct openai_run *run, const struct infer_response *r) {
         struct pending_openai *p = run->p;
+        struct openai_vectors *v = &p->vectors[run->number];
 
-        if (run->vectors_of != NULL || r->n_outputs == 0)
+        if (run->has_vectors || r->n_outputs == 0)
                 return NULL;
-        TRY(openai_vectors_read(&p->model, &run->state.part, r, &p->http->arena,
-                                &p->vectors[run_number(run)]));
-        p->answer.prompt_tokens += p->vectors[run_number(run)].n_tokens;
-        run->vectors_of = infer_call_keep_response(&run->call);
+        TRY(openai_vectors_read(&p->model, &run->state.part, r, &p->http->arena, v));
+        TRY(keep_vectors(run, v));
+        p->answer.prompt_tokens += v->n_tokens;
+        run->has_vectors = true;
         return NULL;
 }
 
@@ -565,17 +607,20 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         http_kept_add(&p->kept, p->http, c);
 }
 
+static void use_again(struct openai_run *run);
+
 static void on_done(struct infer_call *c) {
         struct openai_run     *run = c->options.owner;
         struct pending_openai *p = run->p;
 
         if (!has_ended(p)) {
-                if (p->vectors != NULL && run->vectors_of == NULL)
+                if (p->vectors != NULL && !run->has_vectors)
                         fail_inferences(p, error_new(ERR_INTERNAL, "model '%s' gave no embedding",
                                                      p->model.name));
                 else if (p->vectors == NULL)
                         openai_answer_end_part(&p->answer, &run->state, &p->text);
         }
+        use_again(run);
         drop_running(p);
 }
 
@@ -617,13 +662,16 @@ static struct openai_run *new_run(struct pending_openai *p, infer_call_fn done,
                 return NULL;
         run->p = p;
         run->state = (struct openai_part_state){ 0 };
-        run->vectors_of = NULL;
+        run->next = NULL;
+        run->number = 0;
+        run->has_vectors = false;
+        arena_init(&run->arena, NULL, 0, 0);
+        arena_set_budget(&run->arena, budget_of(p));
         infer_request_init(&run->request);
         infer_call_init(&run->call, &options);
         return run;
 }
 
-/* Opens one more inference of the model. */
 static struct error *add_run(struct pending_openai *p) {
         struct openai_run *run = new_run(p, on_done, on_response);
 
@@ -635,17 +683,27 @@ static struct error *add_run(struct pending_openai *p) {
         return infer_call_open(&run->call, p->request.served, -1);
 }
 
-static struct error *fill_run(struct pending_openai *p, uint32_t i) {
-        struct openai_run      *run = p->runs[i];
-        const struct openai_map map = { &p->request, &p->model, &p->http->arena,
-                                        http_call_buf_pool(p->http),
-                                        i > 0 ? &p->runs[i - 1]->request : NULL };
+/* Makes the request of the next part. */
+static struct error *map_next_part(struct openai_run *run, const struct infer_request *before,
+                                   struct arena *arena) {
+        struct pending_openai  *p = run->p;
+        const struct openai_map map = { &p->request, &p->model, arena, http_call_buf_pool(p->http),
+                                        before };
 
+        run->number = p->n_begun++;
+        run->state.part = openai_split_part(&p->request, &p->split, run->number);
         TRY(openai_map_fill(&map, &run->state.part, &run->request));
         run->request.id = p->id;
+        return NULL;
+}
+
+static struct error *fill_run(struct openai_run *run, const struct infer_request *before) {
+        struct pending_openai *p = run->p;
+        struct arena          *arena = &p->http->arena;
+
+        TRY(map_next_part(run, before, arena));
         TRY(http_infer_forward_headers(p->http, &run->request));
-        TRY(infer_request_add_key_name(&run->request, &p->http->arena,
-                                       access_key_name(&p->http->access)));
+        TRY(infer_request_add_key_name(&run->request, arena, access_key_name(&p->http->access)));
         return infer_call_fill(&run->call, &run->request);
 }
 
@@ -656,26 +714,33 @@ static struct infer_call_limits limits_of(const struct pending_openai *p, uint32
         return (struct infer_call_limits){ MAX_UNWRITTEN / n, MAX_UNWRITTEN_BYTES / n };
 }
 
-/* Decides how many inferences there are, and makes them ready to start. */
-static struct error *fill_runs(struct pending_openai *p) {
-        struct arena       *arena = &p->http->arena;
-        struct openai_split split;
+/* Of all inferences, how many run at a time. Those of a completion all do: a stream has them side by side. */
+static uint32_t count_at_once(const struct pending_openai *p) {
+        size_t most = MIN_AT_ONCE + p->http->body.len / BYTES_PER_RUN;
 
-        TRY(openai_split_make(&p->request, &p->model, p->settings->max_choices, &split));
+        return p->vectors == NULL ? p->split.n_parts
+                                  : (uint32_t)MIN(most, (size_t)p->split.n_parts);
+}
+
+/* Decides how many inferences there are, and makes the first ones ready to start. */
+static struct error *fill_runs(struct pending_openai *p) {
+        struct arena        *arena = &p->http->arena;
+        struct openai_split *split = &p->split;
+
+        TRY(openai_split_make(&p->request, &p->model, p->settings->max_choices, split));
         if (p->request.endpoint == OPENAI_EMBEDDINGS && p->model.format != OPENAI_FORMAT_OPENAI) {
-                p->vectors = arena_try_alloc(arena, split.n_parts * sizeof(*p->vectors));
+                p->vectors = arena_try_alloc(arena, split->n_parts * sizeof(*p->vectors));
                 if (p->vectors == NULL)
                         return infer_no_memory();
-                split.n_choices = 0;
+                split->n_choices = 0;
         }
         TRY(openai_answer_init(&p->answer, &p->request, &p->model, p->id,
-                               split.n_parts * split.n_choices, arena));
-        for (uint32_t i = 0; i < split.n_parts; i++) {
+                               split->n_parts * split->n_choices, arena));
+        for (uint32_t i = 0, n = count_at_once(p); i < n; i++) {
                 if (i > 0)
                         TRY(add_run(p));
-                p->runs[i]->call.options.limits = limits_of(p, split.n_parts);
-                p->runs[i]->state.part = openai_split_part(&p->request, &split, i);
-                TRY(fill_run(p, i));
+                p->runs[i]->call.options.limits = limits_of(p, split->n_parts);
+                TRY(fill_run(p->runs[i], i > 0 ? &p->runs[i - 1]->request : NULL));
         }
         return NULL;
 }
@@ -685,6 +750,65 @@ static struct trace_record *trace_of(struct pending_openai *p, uint32_t i) {
         return i == 0 ? http_trace_start(p->http, http_call_model(p->http)) : NULL;
 }
 
+static void start_run(struct openai_run *run) {
+        struct pending_openai *p = run->p;
+        struct error          *err;
+
+        p->n_running++;
+        err = infer_call_start(&run->call, trace_of(p, run->number));
+        if (err != NULL) {
+                p->n_running--;
+                fail_inferences(p, err);
+        }
+}
+
+/* Makes the inference of the next part with a run whose own has ended. The request of the core stays, and with it the
+ * model, which may be unloaded meanwhile. */
+static struct error *refill_run(struct openai_run *run) {
+        infer_request_done(&run->request);
+        infer_request_init(&run->request);
+        arena_reset(&run->arena);
+        run->state = (struct openai_part_state){ 0 };
+        run->has_vectors = false;
+        TRY(map_next_part(run, NULL, &run->arena));
+        return infer_call_refill(&run->call, &run->request);
+}
+
+static bool has_more(const struct pending_openai *p) {
+        return p->n_begun < p->split.n_parts && !has_ended(p) && !p->http->is_aborted;
+}
+
+/* An inference may end while it is started. Its run is idle then, and this loop goes on with it. */
+static void start_idle(struct pending_openai *p) {
+        struct openai_run *run;
+
+        if (p->is_starting)
+                return;
+        p->is_starting = true;
+        while ((run = p->idle) != NULL && has_more(p)) {
+                struct error *err;
+
+                p->idle = run->next;
+                err = refill_run(run);
+                if (err != NULL)
+                        fail_inferences(p, err);
+                else
+                        start_run(run);
+        }
+        p->is_starting = false;
+}
+
+/* The inference of the run has ended. */
+static void use_again(struct openai_run *run) {
+        struct pending_openai *p = run->p;
+
+        if (!has_more(p))
+                return;
+        run->next = p->idle;
+        p->idle = run;
+        start_idle(p);
+}
+
 static void start_runs(struct pending_openai *p) {
         uint32_t n = p->n_runs;
 
@@ -692,16 +816,11 @@ static void start_runs(struct pending_openai *p) {
         if (p->request.is_stream)
                 arm_heartbeat(p);
         p->n_running = 1; /* so that no inference that ends at once ends the request */
-        for (uint32_t i = 0; i < n && !has_ended(p); i++) {
-                struct error *err;
-
-                p->n_running++;
-                err = infer_call_start(&p->runs[i]->call, trace_of(p, i));
-                if (err != NULL) {
-                        p->n_running--;
-                        fail_inferences(p, err);
-                }
-        }
+        p->is_starting = true;
+        for (uint32_t i = 0; i < n && !has_ended(p); i++)
+                start_run(p->runs[i]);
+        p->is_starting = false;
+        start_idle(p);
         drop_running(p);
         /* `p` may be gone, because the request was answered. */
 }

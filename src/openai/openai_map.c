@@ -38,12 +38,33 @@ static struct error *check_choices(const struct openai_request *q, uint32_t max_
         return NULL;
 }
 
+static struct error *check_token_ids(struct str list) {
+        struct json_reader r = json_reader_of(list);
+        uint64_t           id, n = 0;
+
+        json_enter_array(&r);
+        for (; json_next_element(&r); n++)
+                if (!json_try_u64(&r, &id) || id > INT32_MAX)
+                        return openai_fault(
+                                "input", "the token ids in 'input' must be integers from 0 to %d",
+                                INT32_MAX);
+        return n > 0 ? NULL : openai_fault("input", "'input' has an empty list of token ids");
+}
+
+/* Before any inference begins, since those of the last texts begin late. */
+static struct error *check_token_lists(const struct openai_request *q) {
+        for (uint32_t i = 0; i < q->n_token_lists; i++)
+                TRY(check_token_ids(q->token_lists[i]));
+        return NULL;
+}
+
 static struct error *split_embeddings(const struct openai_request *q, const struct openai_model *m,
                                       struct openai_split *s) {
         uint32_t n = openai_request_prompts(q);
 
         if (q->has_token_ids && m->format != OPENAI_FORMAT_VLLM)
                 return openai_fault("input", "model '%s' takes texts, not token ids", m->name);
+        TRY(check_token_lists(q));
         if (m->format == OPENAI_FORMAT_EMBED && m->max_batch_size > 1)
                 s->n_texts = MIN(m->max_batch_size, n);
         s->n_parts = (n + s->n_texts - 1) / s->n_texts;
@@ -433,28 +454,11 @@ static struct error *fill_vllm(const struct part_map *p, const struct openai_par
         return ask_for_counts(p);
 }
 
-static struct error *check_token_ids(struct str list) {
-        struct json_reader r = json_reader_of(list);
-        uint64_t           id, n = 0;
-
-        json_enter_array(&r);
-        for (; json_next_element(&r); n++)
-                if (!json_try_u64(&r, &id) || id > INT32_MAX)
-                        return openai_fault(
-                                "input", "the token ids in 'input' must be integers from 0 to %d",
-                                INT32_MAX);
-        return n > 0 ? NULL : openai_fault("input", "'input' has an empty list of token ids");
-}
-
-static struct error *put_json_input(const struct openai_request *q, uint32_t i,
-                                    struct json_writer *w) {
-        if (!q->has_token_ids) {
+static void put_json_input(const struct openai_request *q, uint32_t i, struct json_writer *w) {
+        if (q->has_token_ids)
+                json_member_raw(w, "input", q->token_lists[i]);
+        else
                 json_member_str(w, "input", q->texts[i]);
-                return NULL;
-        }
-        TRY(check_token_ids(q->token_lists[i]));
-        json_member_raw(w, "input", q->token_lists[i]);
-        return NULL;
 }
 
 /* {"input":"text","pooling_params":{"dimensions":[256]}}; the input text_input is left out. */
@@ -464,7 +468,7 @@ static struct error *fill_vllm_embedding(const struct part_map *p, const struct 
         struct json_writer           w = { .out = &text };
 
         json_begin_object(&w);
-        TRY(put_json_input(q, part->first_text, &w));
+        put_json_input(q, part->first_text, &w);
         if (q->dimensions.json.ptr != NULL && !p->map->model->truncates) {
                 json_member_object(&w, "pooling_params");
                 json_member_array(&w, "dimensions");

@@ -49,7 +49,6 @@ static struct error *open_object(const char *key, int *ret) {
         return NULL;
 }
 
-/* tools/tsan_suppressions.txt refers to this function by its name. */
 static void close_object(int fd) {
         if (fd >= 0)
                 close(fd);

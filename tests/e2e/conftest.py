@@ -25,7 +25,9 @@ from on_gpus import on_gpus
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("NESO_BUILD", ROOT / "build"))
-START_SECONDS = float(os.environ.get("NESO_START_SECONDS", "60"))
+# How much longer than usual everything may take, as in a sanitizer's build or on a busy machine (--time-factor of
+# tools/run_checks.py).
+TIME_FACTOR = float(os.environ.get("NESO_TIME_FACTOR", "1"))
 
 # The folder of a server's certificate, server.pem, server.key and ca.pem: HTTP and GRPC of every
 # server speak TLS then, and the clients of conftest, wire and grpc_stubs with it
@@ -61,6 +63,21 @@ SERVICES = {
     "vertex-ai": re.compile(r"Started Vertex AI HTTPService at ([^\s\"]+):(\d+)"),
 }
 
+
+
+def patience(seconds):
+    """A limit that only ends a test that hangs: no test is about it."""
+    return seconds * TIME_FACTOR
+
+
+START_SECONDS = float(os.environ.get("NESO_START_SECONDS", patience(60)))
+# Of a server that is not given one. Requests and models have 30 s to end otherwise.
+EXIT_TIMEOUT = [f"--exit-timeout-secs={patience(30):.0f}"] if TIME_FACTOR != 1 else []
+
+
+def preload(library):
+    """The setting that loads it before those that all programs of a run have (tools/run_checks.py)."""
+    return "LD_PRELOAD=" + ":".join(filter(None, [str(library), os.environ.get("LD_PRELOAD")]))
 
 
 def is_sanitized():
@@ -111,7 +128,7 @@ class Server:
         usual one, without its options."""
         usual = [*self.program(), f"--model-repository={repository}",
                  "--http-address=127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1",
-                 "--grpc-port=0", "--metrics-port=0", *TLS_OPTIONS]
+                 "--grpc-port=0", "--metrics-port=0", *TLS_OPTIONS, *EXIT_TIMEOUT]
         command = [*under, *(command or usual), *options]
         self.repository = pathlib.Path(repository)
         self.ports = {}
@@ -158,11 +175,11 @@ class Server:
 
     def wait_for_end_of_log(self):
         """Until no process has its end of the pipe, at most 10 s."""
-        self._reader.join(10)
+        self._reader.join(patience(10))
 
     def wait_for_line(self, pattern, seconds=10):
         """The first line from now on that matches; for what only the log tells."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + patience(seconds)
         while True:
             match = re.search(pattern, self._take_line(deadline, pattern))
             if match:
@@ -191,7 +208,7 @@ class Server:
         """Asks it to end, unless begin_stop() has; its exit code."""
         self.begin_stop()
         try:
-            code = self.process.wait(seconds)
+            code = self.process.wait(patience(seconds))
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError("the server did not stop:\n" + self.text()) from None

@@ -5,7 +5,7 @@
 """
 import select
 
-from conftest import FIFO
+from conftest import FIFO, patience
 
 PARAMETERS = ('parameters { key: "gate_fifo" value { string_value: "gate" } }\n'
               'parameters { key: "reached_fifo" value { string_value: "reached" } }\n')
@@ -33,7 +33,7 @@ class Gate:
     def wait(self, n=1, seconds=20):
         """Until n more executions stand at the gate."""
         for _ in range(n):
-            ready, _, _ = select.select([self._reached], [], [], seconds)
+            ready, _, _ = select.select([self._reached], [], [], patience(seconds))
             assert ready, "no execution came to the gate"
             assert self._reached.read(1) == b"r"
 
@@ -48,7 +48,7 @@ class Gate:
 def first_at(gates, seconds=20):
     """The key of the gate at which an execution stands; taken note of, as by wait()."""
     pipes = {gate._reached: key for key, gate in gates.items()}
-    ready, _, _ = select.select(list(pipes), [], [], seconds)
+    ready, _, _ = select.select(list(pipes), [], [], patience(seconds))
     assert ready, "no execution came to a gate"
     assert ready[0].read(1) == b"r"
     return pipes[ready[0]]

@@ -12,12 +12,12 @@ import types
 
 import pytest
 
-from conftest import ROOT, TLS
+from conftest import ROOT, TLS, patience
 
 grpc = pytest.importorskip("grpc")
 
 FILES = ("model_config", "grpc_service", "health", "reflection")
-SECONDS = 20  # for each call; a test that hangs says where
+SECONDS = patience(20)  # for each call; a test that hangs says where
 
 
 def generate(folder):

@@ -9,12 +9,12 @@ import time
 import grpc
 import requests
 
-from conftest import ON_GPU, Server, write_repository
+from conftest import ON_GPU, Server, patience, write_repository
 from grpc_stubs import Client, open_channel
 from on_gpus import on_gpus
 
 EXPLICIT = ("--model-control-mode=explicit",)
-SECONDS = 20
+SECONDS = patience(20)
 NAMES = {400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 500: "INTERNAL", 501: "UNIMPLEMENTED",
          503: "UNAVAILABLE"}
 

@@ -14,7 +14,7 @@ import threading
 import grpc
 import requests
 
-from conftest import BUILD, ON_GPU, Server, write_repository
+from conftest import BUILD, ON_GPU, Server, patience, write_repository
 from grpc_stubs import SECONDS, Client, open_channel
 from infer_ways import CODES, texts_of
 from log_reader import LogReader
@@ -231,7 +231,7 @@ class Embedded:
         return answer.result(SECONDS)
 
     def wait_for_line(self, pattern, seconds=10):
-        while not (match := re.search(pattern, self._log.take(seconds))):
+        while not (match := re.search(pattern, self._log.take(patience(seconds)))):
             pass
         return match
 
@@ -245,12 +245,12 @@ class Embedded:
     def stop(self):
         self.process.stdin.close()
         try:
-            code = self.process.wait(40)
+            code = self.process.wait(patience(40))
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError("the program did not end:\n" + self.text()) from None
         for reader in (self._answer_reader, self._log):
-            reader.join(10)
+            reader.join(patience(10))
         assert "Sanitizer" not in self.text(), self.text()
         return code
 

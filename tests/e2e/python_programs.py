@@ -18,12 +18,12 @@ import re
 import pytest
 import requests
 
-from conftest import Server, write_repository
+from conftest import Server, patience, write_repository
 
 # NESO_TEST_PYTHON: another interpreter with NumPy, of any version that models may have.
 PYTHON = os.environ.get("NESO_TEST_PYTHON", "/usr/bin/python3")
 OPTIONS = (f"--backend-config=python,python-path={PYTHON}",)
-SECONDS = 30
+SECONDS = patience(30)
 
 IO = """input { name: "CODE" data_type: TYPE_STRING dims: [ 1 ] }
 output { name: "RESULT" data_type: TYPE_STRING dims: [ 1 ] }

@@ -7,11 +7,11 @@ import subprocess
 import pytest
 import requests
 
-from conftest import BUILD, ROOT, Server, require_build, write_repository
+from conftest import BUILD, ROOT, Server, patience, require_build, write_repository
 from models import EXPLICIT, index, infer, load, model_text, unload, wait_until
 
 BACKENDS = ("testing", "identity")
-SECONDS = 20
+SECONDS = patience(20)
 IDENTITY = ('backend: "identity"\n'
             'input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }\n'
             'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }\n')

@@ -17,13 +17,13 @@ import pytest
 import requests
 
 from certificates import Authority
-from conftest import BUILD, ROOT, Server, write_repository
+from conftest import BUILD, ROOT, Server, patience, write_repository
 
 BACKENDS = ("identity", "testing", "repeat")
 OPTIONS = ("--allow-client-shm=true", "--cache-config=local,size=1048576")
 TAKES_SECONDS = 30
 DONE, FAILED, USAGE, UNREACHABLE, LIMIT = range(5)
-SECONDS = 60
+SECONDS = patience(60)
 
 
 def tensor(role, name, datatype, dims):

@@ -11,13 +11,13 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD
+from conftest import BUILD, patience
 from python_programs import OPTIONS  # noqa: F401
 
 BACKENDS = ("python",)
 ALONE = True
 TAKES_SECONDS = 15
-SECONDS = 60
+SECONDS = patience(60)
 
 MODEL = '''
 import os, time

@@ -12,13 +12,13 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, write_repository
+from conftest import BUILD, patience, write_repository
 from test_bench import parameter, step, tensor
 
 BACKENDS = ("identity", "testing", "repeat")
 OPTIONS = ("--allow-client-shm=true",)
 TAKES_SECONDS = 40
-SECONDS = 120
+SECONDS = patience(120)
 
 
 def identity(*tensors, batch=8):

@@ -5,8 +5,10 @@ import json
 import pytest
 import requests
 
+from conftest import patience
+
 TAKES_SECONDS = 2
-SECONDS = 20
+SECONDS = patience(20)
 
 PLAIN = """# a comment
 backend: "identity"

@@ -5,14 +5,14 @@ import time
 
 import pytest
 
-from conftest import TLS
+from conftest import TLS, patience
 from frames import PREFACE, SETTINGS, call, frame
 from scrape import metrics
 from wire import request
 
 MODELS = {}
 OPTIONS = ("--http-max-connections-per-address=2", "--grpc-max-connections-per-address=2")
-SECONDS = 20
+SECONDS = patience(20)
 
 HELLO = {"http": request("GET", "/v2/health/live"),
          "grpc": PREFACE + frame(SETTINGS, 0, 0) + call(1)}

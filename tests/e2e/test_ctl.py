@@ -13,14 +13,14 @@ import pytest
 import requests
 
 from certificates import Authority
-from conftest import BUILD, Server, require_build, write_repository
+from conftest import BUILD, Server, patience, require_build, write_repository
 
 BACKENDS = ("identity", "testing")
 OPTIONS = ("--model-control-mode=explicit", "--load-model=batched", "--load-model=typed",
            "--load-model=half", "--strict-readiness=false")
 DONE, REFUSED, USAGE, UNREACHABLE = range(4)
 
-SECONDS = 30
+SECONDS = patience(30)
 
 
 def tensor(role, name, datatype, dims):

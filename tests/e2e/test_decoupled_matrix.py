@@ -22,7 +22,7 @@ import subprocess
 import pytest
 import requests
 
-from conftest import BUILD, Server, is_sanitized, require_build, write_repository
+from conftest import BUILD, Server, is_sanitized, patience, require_build, write_repository
 from grpc_stubs import client, plain, stubs  # noqa: F401
 from models import wait_until
 from test_generate import DATA, read_chunk, read_head
@@ -31,7 +31,7 @@ from wire import Wire, request
 
 READER = BUILD / "tests" / "e2e" / "decoupled_reader"
 SCRIPTED = BUILD / "tests" / "e2e" / "libtriton_scripted.so"
-SECONDS = 60
+SECONDS = patience(60)
 
 CONFIG = ('backend: "scripted"\nmodel_transaction_policy { decoupled: true }\n'
           'input { name: "IN" data_type: TYPE_INT32 dims: 1 }\n'

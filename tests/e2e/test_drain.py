@@ -12,7 +12,7 @@ import grpc
 import pytest
 import requests
 
-from conftest import BUILD, Server, require_build, write_repository
+from conftest import BUILD, Server, patience, require_build, write_repository
 from grpc_stubs import Client, Stub, open_channel, stubs  # noqa: F401
 
 IDENTITY = '''backend: "identity"
@@ -20,7 +20,7 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
 '''
 BODY = {"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]}
-SECONDS = 20
+SECONDS = patience(20)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,13 +7,14 @@ import numpy
 import pytest
 import requests
 
+from conftest import patience
 import infer_ways
 from gpus import model_text, opens_gpu_server
 from grpc_stubs import client, stubs  # noqa: F401
 from infer_ways import Case, Tensor, content_of, strings, values_of
 from models import EXPLICIT, load, unload
 
-SECONDS = 20
+SECONDS = patience(20)
 GPU, PINNED, CPU = 2, 1, 0
 RELOADS = int(os.environ.get("NESO_RELOADS", "200"))
 TAKES_SECONDS = 15

@@ -8,11 +8,12 @@ import re
 import pytest
 import requests
 
+from conftest import patience
 import scrape
 from gpus import model_text, opens_gpu_server
 from models import EXPLICIT, load, model_config, unload
 
-SECONDS = 20
+SECONDS = patience(20)
 LIMITED = "--rate-limit=execution_count"
 
 

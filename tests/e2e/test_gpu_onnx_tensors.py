@@ -11,7 +11,7 @@ import numpy
 import pytest
 import requests
 
-from conftest import ROOT, require_build, write_repository
+from conftest import ROOT, patience, require_build, write_repository
 from gpus import GpuServer, fake_gpus, require_gpus
 from onnx_gpus import Bindings, place_library, real_library
 from scrape import metrics
@@ -34,7 +34,7 @@ pytest.importorskip("onnx")
 sys.path.append(str(ROOT / "tests" / "models"))
 import make_test_models  # noqa: E402 pylint: disable=wrong-import-position
 
-SECONDS = 30
+SECONDS = patience(30)
 TAKES_SECONDS = 40
 GROUP = "instance_group { kind: %s %s }\n"
 BATCH_OF_3 = "dynamic_batching { preferred_batch_size: [ 3 ] max_queue_delay_microseconds: 20000000 }\n"

@@ -10,13 +10,14 @@ import numpy
 import pytest
 import requests
 
+from conftest import patience
 from gpus import model_text, opens_gpu_server
 from python_programs import OPTIONS as PYTHON
 from scrape import metrics
 from test_cuda_shared_memory import OPTIONS as CUDA, Http, Region
 from test_shared_memory import place
 
-SECONDS = 20
+SECONDS = patience(20)
 GPU, PINNED, CPU = 2, 1, 0
 N = 1000  # elements of FP32
 BYTES = 4 * N

@@ -7,6 +7,7 @@ import os
 import pytest
 import requests
 
+from conftest import patience
 from grpc_stubs import Client, Stub, open_channel, stubs  # noqa: F401
 from python_programs import OPTIONS as PYTHON, PROGRAM, model
 
@@ -31,7 +32,7 @@ SLOW = PROGRAM + '''
 MODELS = {"slow": {**model(SLOW), "1/ready": "yes"}}
 OPTIONS = (*PYTHON, "--disable-auto-complete-config", "--http-thread-count=1",
            "--grpc-infer-thread-count=1")
-SECONDS = 20
+SECONDS = patience(20)
 
 
 def ask_all(server, client, health, request, pool):

@@ -11,7 +11,7 @@ import grpc
 import pytest
 import requests
 
-from conftest import BUILD, Server, is_sanitized, require_build, write_repository
+from conftest import BUILD, Server, is_sanitized, preload, require_build, write_repository
 from grpc_stubs import Client, open_channel, stubs  # noqa: F401
 
 TAKES_SECONDS = 25
@@ -55,13 +55,13 @@ def short_server(request, tmp_path):
     require_build(BACKENDS)
     write_repository(tmp_path / "models", MODELS)
     memory = Memory(tmp_path / "control")
-    environment = {"LD_PRELOAD": str(FAIL_ALLOC), "FAIL_ALLOC": str(tmp_path / "control"),
+    environment = {"FAIL_ALLOC": str(tmp_path / "control"),
                    "FAIL_ALLOC_IN": request.param}
     running = Server(tmp_path / "models", (
         "--model-control-mode=explicit", "--load-model=m", "--load-model=text",
         "--http-thread-count=2", "--grpc-infer-thread-count=2", "--log-verbose=1"),
         waits_for=("http", "grpc"),
-        under=("env", *(f"{name}={value}" for name, value in environment.items())))
+        under=("env", preload(FAIL_ALLOC), *(f"{name}={value}" for name, value in environment.items())))
     yield running, memory
     memory.fail_each(0)
     assert running.process.poll() is None, running.text()

@@ -12,7 +12,7 @@ import grpc
 import pytest
 import requests
 
-from conftest import BUILD, Server, is_sanitized, require_build, write_repository
+from conftest import BUILD, Server, is_sanitized, preload, require_build, write_repository
 from grpc_stubs import Client, open_channel, stubs  # noqa: F401
 
 BACKENDS = ("identity", "repeat")
@@ -64,7 +64,7 @@ def short_server(tmp_path_factory):
         "--model-control-mode=explicit", "--load-model=m", "--load-model=slow",
         "--http-thread-count=2", "--grpc-infer-thread-count=2"),
         waits_for=("http", "grpc", "metrics"),
-        under=("env", f"LD_PRELOAD={FAIL_THREADS}", f"FAIL_THREADS={folder / 'control'}"))
+        under=("env", preload(FAIL_THREADS), f"FAIL_THREADS={folder / 'control'}"))
     yield running, threads
     threads.fail(False)
     assert running.process.poll() is None, running.text()

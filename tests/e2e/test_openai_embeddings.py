@@ -13,6 +13,7 @@ import pytest
 import openai_models
 from openai_models import call, chat, complete
 from python_programs import OPTIONS as PYTHON_OPTIONS
+from test_memory import MIB, check_peak, forget_peak
 
 BACKENDS = openai_models.BACKENDS
 FOLDER = tempfile.TemporaryDirectory(prefix="openai_embeddings_")
@@ -136,6 +137,29 @@ def test_many_texts(server):
     found = vectors(answer)
     assert len(found) == 2048 and decoded(found[-1]) == [204, 1, 2, 2]
     assert answer.json["usage"]["prompt_tokens"] == 41 * 2048
+
+
+@pytest.mark.parametrize("name", ["embed_one", "vllm_embedding"])
+def test_many_short_texts_hold_little(server, name):
+    """Each takes an inference of some KiB. They do not all run at a time, and each answer stays with its text."""
+    texts = ["a" * (1 + i % 7) for i in range(2048)]
+    assert len(vectors(embed(server, name, texts[:300]))) == 300
+    before = forget_peak(server)
+    answer = embed(server, name, texts)
+    assert [v[0] for v in vectors(answer)] == [len(text) for text in texts]
+    assert answer.json["usage"]["prompt_tokens"] == 2048
+    check_peak(server, before, 4 * MIB)
+
+
+def test_wrong_tokens_of_a_late_list(server):
+    """They are refused before the first inference begins."""
+    def executed():
+        return call(server, "/v2/models/vllm_embedding/stats").json["model_stats"][0]["execution_count"]
+
+    before = executed()
+    answer = embed(server, "vllm_embedding", [[1]] * 1000 + [[-1]])
+    assert answer.status == 400 and answer.error["param"] == "input"
+    assert executed() == before
 
 
 def test_a_client_that_hangs_up_while_its_body_is_read(server):

@@ -6,7 +6,7 @@ import re
 import pytest
 import requests
 
-from conftest import Server, is_sanitized, require_build, write_repository
+from conftest import Server, is_sanitized, preload, require_build, write_repository
 from test_no_memory import FAIL_ALLOC, IDENTITY, OURS, TEXT, Memory, check_alive
 
 TAKES_SECONDS = 25
@@ -71,7 +71,7 @@ def short_server(tmp_path):
     require_build(("identity",))
     write_repository(tmp_path / "models", MODELS)
     memory = Memory(tmp_path / "control")
-    environment = {"LD_PRELOAD": str(FAIL_ALLOC), "FAIL_ALLOC": str(tmp_path / "control"),
+    environment = {"FAIL_ALLOC": str(tmp_path / "control"),
                    "FAIL_ALLOC_IN": OURS}
     running = Server(tmp_path / "models", (
         "--model-control-mode=explicit", "--load-model=m", "--load-model=text",
@@ -79,7 +79,7 @@ def short_server(tmp_path):
         "--trace-config=opentelemetry,resource=service.version=2", "--trace-config=mode=opentelemetry",
         "--trace-config=rate=0"),
         waits_for=("http", "metrics"),
-        under=("env", *(f"{name}={value}" for name, value in environment.items())))
+        under=("env", preload(FAIL_ALLOC), *(f"{name}={value}" for name, value in environment.items())))
     yield running, memory
     memory.fail_each(0)
     check_alive(running)

@@ -13,13 +13,13 @@ import subprocess
 import pytest
 import requests
 
-from conftest import BUILD, ROOT, Server, write_repository
+from conftest import BUILD, ROOT, Server, patience, write_repository
 from gate import Gate, gated
 from models import index, is_server_ready, model_text, wait_until
 from wire import exchange, request
 
 BACKENDS = ("testing", "identity")
-SECONDS = 20
+SECONDS = patience(20)
 SERVE = ROOT / "deploy" / "sagemaker" / "serve"
 BINARY = "application/vnd.sagemaker-triton.binary+json"
 METHOD = {"error": "Method Not Allowed"}

@@ -6,11 +6,11 @@ import threading
 import pytest
 import requests
 
-from conftest import Server, require_build, write_repository
+from conftest import Server, patience, require_build, write_repository
 from python_programs import OPTIONS as PYTHON
 
 BACKENDS = ("python",)
-SECONDS = 30
+SECONDS = patience(30)
 
 # Its finalize waits for a line in the pipe.
 SLOW = """

@@ -9,12 +9,12 @@ import subprocess
 import pytest
 import requests
 
-from conftest import BUILD, Server, write_repository
+from conftest import BUILD, Server, patience, write_repository
 
 ALONE = True
 TAKES_SECONDS = 60
 DONE, FAILED, USAGE, UNREACHABLE = range(4)
-SECONDS = 120
+SECONDS = patience(120)
 EXPLICIT = ("--model-control-mode=explicit",)
 
 

@@ -9,11 +9,11 @@ import subprocess
 import pytest
 import requests
 
-from conftest import BUILD, Server, write_repository
+from conftest import BUILD, Server, patience, write_repository
 from scrape import parse
 
 BACKENDS = ("identity",)
-SECONDS = 20
+SECONDS = patience(20)
 BINARY = "application/vnd.vertex-ai-triton.binary+json"
 REDIRECT = "X-Vertex-Ai-Triton-Redirect"
 PREDICT, HEALTH = "/v1/endpoints/7/deployedModels/8:predict", "/v1/endpoints/7/deployedModels/8"

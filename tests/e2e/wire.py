@@ -3,7 +3,7 @@
 import socket
 import ssl
 
-from conftest import TLS
+from conftest import TLS, patience
 
 
 class Answer:
@@ -23,7 +23,7 @@ class Wire:
     """A connection. Answers are read as they are asked for; None is an end without an answer."""
 
     def __init__(self, port, seconds=20):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=seconds)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=patience(seconds))
         if TLS:
             trusting = ssl.create_default_context(cafile=f"{TLS}/ca.pem")
             self.socket = trusting.wrap_socket(self.socket, server_hostname="127.0.0.1")

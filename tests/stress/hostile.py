@@ -12,11 +12,14 @@ case is beyond one of these:
          the request once it is decompressed (28 for a configuration while it loads), beside a
          constant; of requests that never end, for each byte that was sent
   CPU    half a microsecond for each of these bytes and 25 for each request, beside a constant
+  others 50 ms: what a client beside it waits for its answer at worst, on the same loop (bystander.py); the best of
+         three tries counts
   budget --memory-budget, while many peers at a time send what is large
 """
 import argparse
 import concurrent.futures
 import gzip
+import itertools
 import json
 import os
 import pathlib
@@ -35,6 +38,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "stress")]
 import frames  # noqa: E402
 import hostile_cases  # noqa: E402
+import hostile_fronts  # noqa: E402
 
 HELD_FLOOR = 4 << 20
 CPU_PER_BYTE = 0.5e-6  # seconds
@@ -43,6 +47,8 @@ CPU_PER_REQUEST = 25e-6
 ANSWER_SECONDS = 30
 HOLD_SECONDS = 0.3  # how long requests without an end are left open
 ANSWER_HELD_SECONDS = 3  # time to compute answers that are not read
+OTHERS_MS = 50
+OTHERS_TRIES = 3
 BUDGET = 64 << 20
 BUDGET_ALLOWED = 1.25 * BUDGET + (32 << 20)  # pools, and what a loop itself has
 
@@ -53,7 +59,18 @@ MODELS = {
              'output { name: "OUTPUT0" data_type: TYPE_STRING dims: -1 }\n',
     "other": 'backend: "identity"\ninput { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }\n'
              'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }\n',
+    **hostile_fronts.MODELS,
 }
+PREDICT, HEALTH = "/v1/endpoints/7/deployedModels/8:predict", "/v1/endpoints/7/deployedModels/8"
+CLOUD = {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "fp32", "AIP_PREDICT_ROUTE": PREDICT, "AIP_HEALTH_ROUTE": HEALTH}
+SERVICES = {"HTTP": r"HTTPService", "GRPCInference": "GRPCInferenceService", "SageMaker": "Sagemaker HTTPService",
+            "VertexAI": "Vertex AI HTTPService"}
+STARTED = re.compile(r"Started (" + "|".join(SERVICES.values()) + r") at 127\.0\.0\.1:(\d+)")
+# Whom a bystander asks beside the cases of decoders whose names begin so: thread, service, arguments.
+BYSTANDERS = {"HTTP/2": ("neso-grpc", "GRPCInference", "grpc"), "gRPC": ("neso-grpc", "GRPCInference", "grpc"),
+              "SageMaker": ("neso-sagemaker", "SageMaker", "http", "/ping"),
+              "Vertex AI": ("neso-vertex-ai", "VertexAI", "http", HEALTH),
+              "": ("neso-http", "HTTP", "http", "/v2/health/live")}
 GOOD = json.dumps({"inputs": [{"name": "INPUT0", "shape": [2], "datatype": "FP32",
                                "data": [1, 2]}]}).encode()
 
@@ -64,23 +81,28 @@ class Server:
     def __init__(self, build, repository, options=()):
         self.command = [str(build / "neso"), "serve", f"--model-repository={repository}",
                         f"--backend-directory={build / 'backends'}",
-                        "--model-control-mode=explicit", "--load-model=fp32",
-                        "--load-model=bytes", "--http-address=127.0.0.1", "--http-port=0",
+                        "--model-control-mode=explicit",
+                        *(f"--load-model={name}" for name in MODELS if name != "other"),
+                        "--http-address=127.0.0.1", "--http-port=0",
                         "--grpc-address=127.0.0.1", "--grpc-port=0", "--metrics-port=0",
-                        "--http-thread-count=1", *options]
+                        "--http-thread-count=1", "--grpc-infer-thread-count=1",
+                        "--allow-sagemaker=true", "--sagemaker-port=0", "--sagemaker-thread-count=1",
+                        "--allow-vertex-ai=true", "--vertex-ai-port=0", "--vertex-ai-thread-count=1",
+                        "--vertex-ai-default-model=fp32", *options]
         self.process = None
         self.start()
 
     def start(self):
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                        text=True, errors="replace")
+                                        text=True, errors="replace", env={**os.environ, **CLOUD})
         self.ports = {}
+        names = {text: name for name, text in SERVICES.items()}
         for line in self.process.stderr:
-            found = re.search(r"Started (HTTP|GRPCInference)Service at 127\.0\.0\.1:(\d+)", line)
+            found = STARTED.search(line)
             if found:
-                self.ports[found.group(1)] = int(found.group(2))
-            if len(self.ports) == 2:
+                self.ports[names[found.group(1)]] = int(found.group(2))
+            if len(self.ports) == len(SERVICES):
                 break
         else:
             raise SystemExit("the server did not start: " + " ".join(self.command))
@@ -130,10 +152,10 @@ class Server:
     def connect(self, name="HTTP"):
         return socket.create_connection(("127.0.0.1", self.ports[name]), ANSWER_SECONDS)
 
-    def http(self, text):
+    def http(self, text, name="HTTP"):
         """The status of the last answer; the connection is read to its end."""
         last = b""
-        with self.connect() as s:
+        with self.connect(name) as s:
             sender = threading.Thread(target=send, args=(s, text), daemon=True)
             sender.start()
             try:
@@ -145,9 +167,9 @@ class Server:
         found = re.match(rb"HTTP/1\.1 (\d+)", last)
         return found.group(1).decode() if found else "closed"
 
-    def http_held(self, texts, seconds=HOLD_SECONDS):
+    def http_held(self, texts, seconds=HOLD_SECONDS, name="HTTP"):
         """Leaves all connections open for a while, and reads nothing."""
-        sockets = [self.connect() for _ in texts]
+        sockets = [self.connect(name) for _ in texts]
         for s, text in zip(sockets, texts):
             send(s, text)
         time.sleep(seconds)
@@ -203,18 +225,61 @@ def send(s, text):
         pass  # the server has closed it
 
 
+class Bystander:
+    """bystander.py, which asks while a case is sent."""
+
+    def __init__(self):
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([sys.executable, str(ROOT / "tests/stress/bystander.py")], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process.stdout.readline()
+
+    def tell(self, text):
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        answer = json.loads(self.process.stdout.readline())
+        if "error" in answer:
+            raise RuntimeError("the bystander: " + answer["error"])
+        return answer
+
+    def begin(self, server, decoder):
+        thread, service, kind, *more = next(who for start, who in BYSTANDERS.items() if decoder.startswith(start))
+        self.tell(" ".join(["begin", str(server.process.pid), thread, kind, str(server.ports[service]), *more]))
+        self.hear()
+
+    def end(self):
+        self.tell("end")
+        return self.hear()
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+    def restart(self):
+        self.process.kill()
+        self.process.wait()
+        self.start()
+
+
 class Result:
-    def __init__(self, case, answer, held, cpu, error=None):
+    def __init__(self, case, answer, held, cpu, others_ms=0, error=None):
         self.case = case._replace(send=None)  # its bytes are not needed any more
         self.answer = answer
         self.held = held
         self.cpu = cpu
+        self.others_ms = others_ms
         self.basis = case.decoded_bytes or case.wire_bytes
         self.failures = [error] if error else []
         if held > self.most_held:
             self.failures.append("held")
         if self.cpu > CPU_PER_BYTE * self.basis + self.cpu_floor:
             self.failures.append("CPU")
+        if others_ms > OTHERS_MS:
+            self.failures.append("others")
 
     @property
     def most_held(self):
@@ -240,22 +305,36 @@ class Result:
                    10 if self.failures else 0)
 
 
-def run_case(server, case):
+def run_case(server, bystander, case):
+    """What it holds and computes is that of the worst try, what others wait that of the best one."""
+    results = [try_case(server, bystander, case)]
+    while results[-1].failures == ["others"] and len(results) < OTHERS_TRIES:
+        results.append(try_case(server, bystander, case))
+    if results[-1].failures:
+        print_row(results[-1])
+    return results[-1]
+
+
+def try_case(server, bystander, case):
     if server.memory("VmRSS") > server.base + (2 << 20):
         server.restart()
     server.forget_peak()
-    cpu = server.cpu_seconds()
     try:
+        bystander.begin(server, case.decoder)
+        cpu = server.cpu_seconds()
         answer = case.send(server)
         held = server.memory("VmHWM") - server.base
-        cpu = server.cpu_seconds() - cpu
+        others = bystander.end()
+        # Each answer of the bystander takes the server some 20 us.
+        cpu = max(0, server.cpu_seconds() - cpu - CPU_PER_REQUEST * others["n"])
         server.check()
-        return Result(case, answer, held, cpu)
+        return Result(case, answer, held, cpu, others["worst_ms"])
     except (OSError, RuntimeError, grpc.RpcError) as e:
         code = server.process.poll()
         what = f"the server ended: {code}" if code is not None else f"no answer: {e}"
         server.restart()
-        return Result(case, "none", 0, 0, what)
+        bystander.restart()
+        return Result(case, "none", 0, 0, error=what)
 
 
 # ---- the byte budget -----------------------------------------------------------------------------
@@ -330,29 +409,34 @@ def size_text(n):
     return f"{n / 1024:.0f} KiB" if n < 10 << 20 else f"{n / (1 << 20):.0f} MiB"
 
 
+def print_row(r):
+    print(f"{r.held_per_byte:8.1f} {r.cpu_per_byte * 1e9:9.0f} {size_text(r.held):>9} "
+          f"{r.cpu * 1e3:8.1f} {r.others_ms:9.1f} {size_text(r.case.wire_bytes):>9} "
+          f"{size_text(r.case.decoded_bytes):>9} {r.answer:7} {r.case.decoder}: {r.case.name}"
+          + "".join(f"  ! {f}" for f in r.failures), flush=True)
+
+
 def print_table(results, rows):
-    print(f"{'held/B':>8} {'CPU ns/B':>9} {'held':>9} {'CPU ms':>8} {'sent':>9} {'of':>9} "
+    print(f"{'held/B':>8} {'CPU ns/B':>9} {'held':>9} {'CPU ms':>8} {'others ms':>9} {'sent':>9} {'of':>9} "
           "answer  case")
     for r in sorted(results, key=lambda r: -r.worst)[:rows]:
-        print(f"{r.held_per_byte:8.1f} {r.cpu_per_byte * 1e9:9.0f} {size_text(r.held):>9} "
-              f"{r.cpu * 1e3:8.1f} {size_text(r.case.wire_bytes):>9} "
-              f"{size_text(r.case.decoded_bytes):>9} {r.answer:7} {r.case.decoder}: {r.case.name}"
-              + "".join(f"  ! {f}" for f in r.failures))
+        print_row(r)
 
 
 def print_markdown(results, budget):
     """The worst cases of each decoder, for docs/security.md."""
-    print("| decoder | cases | most held for a byte | by | most CPU for a byte | by |\n"
-          "|---|--:|--:|---|--:|---|")
+    print("| decoder | cases | most held for a byte | by | most CPU for a byte | by | others wait at worst | by |\n"
+          "|---|--:|--:|---|--:|---|--:|---|")
     decoders = {}
     for r in results:
         decoders.setdefault(r.case.decoder, []).append(r)
     for decoder, of in decoders.items():
         held = max(of, key=lambda r: r.held_per_byte)
         cpu = max(of, key=lambda r: r.cpu_per_byte)
+        others = max(of, key=lambda r: r.others_ms)
         print(f"| {decoder} | {len(of)} | {held.held_per_byte:.1f} | "
               f"{held.case.name if held.held_per_byte else ''} | {cpu.cpu_per_byte * 1e9:.0f} ns | "
-              f"{cpu.case.name if cpu.cpu_per_byte else ''} |")
+              f"{cpu.case.name if cpu.cpu_per_byte else ''} | {others.others_ms:.1f} ms | {others.case.name} |")
     print(f"\n| peers at a time, with a budget of {BUDGET >> 20} MiB | held |\n|---|--:|")
     for name, held, _ in budget:
         print(f"| {name} | {size_text(held)} |")
@@ -375,7 +459,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--size", type=int, default=1 << 20, help="decompressed bytes of a case")
-    parser.add_argument("--decoder", default="", help="those alone whose name has this text")
+    parser.add_argument("--decoder", default="", help="those alone whose name has this text, as 'HTTP OpenAI'")
     parser.add_argument("--rows", type=int, default=40, help="of the table; 0: all that failed")
     parser.add_argument("--markdown", action="store_true", help="also the table of the docs")
     options = parser.parse_args()
@@ -385,10 +469,14 @@ def main():
         (folder / "py").mkdir()
         write_models(folder / "models")
         server = Server(options.build, folder / "models")
-        results = [run_case(server, case)
-                   for case in hostile_cases.all_cases(load_services(folder / "py"), frames,
-                                                       options.size, options.decoder)]
+        bystander = Bystander()
+        results = [run_case(server, bystander, case)
+                   for case in itertools.chain(
+                       hostile_fronts.all_cases(options.size, options.decoder),
+                       hostile_cases.all_cases(load_services(folder / "py"), frames, options.size,
+                                               options.decoder))]
         code = server.stop()
+        bystander.stop()
         budget = run_budget(options.build, folder / "models") if not options.decoder else []
     print_table(results, options.rows or len(results))
     for name, held, failure in budget:

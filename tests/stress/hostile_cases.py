@@ -518,9 +518,9 @@ def config_cases(config, size):
 
 # ---- chunks, header fields, frames ---------------------------------------------------------------
 
-def http_transport_cases(size):
-    start = (b"POST /v2/models/fp32/infer HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
-             b"Transfer-Encoding: chunked\r\n")
+def http_transport_cases(size, path=b"/v2/models/fp32/infer"):
+    post = b"POST " + path + b" HTTP/1.1\r\nHost: h\r\n"
+    start = post + b"Connection: close\r\nTransfer-Encoding: chunked\r\n"
     for name, text in (
             ("chunks of one byte", start + b"\r\n" + b"1\r\n \r\n" * (size // 6) + b"0\r\n\r\n"),
             ("an extension of a chunk", start + b"\r\n1;" + b"a" * size + b"\r\n \r\n0\r\n\r\n"),
@@ -540,12 +540,11 @@ def http_transport_cases(size):
     text = start + b"Content-Encoding: gzip\r\n\r\n" + pieces + b"0\r\n\r\n"
     yield Case("HTTP transport", "gzip in chunks of one byte",
                lambda server, t=text: server.http(t), len(text), size)
-    half = b"POST /v2/models/fp32/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 60000000\r\n\r\n{"
+    half = post + b"Content-Length: 60000000\r\n\r\n{"
     yield Case("HTTP transport", "100 bodies that are announced",
                lambda server, t=half: server.http_held([t] * 100), 100 * len(half), 0, 100)
     packed = gzip.compress(bytes(16 * size))
-    text = (b"POST /v2/models/fp32/infer HTTP/1.1\r\nHost: h\r\nContent-Encoding: gzip\r\n"
-            b"Content-Length: %d\r\n\r\n" % (len(packed) + 1)) + packed
+    text = post + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % (len(packed) + 1) + packed
     yield Case("HTTP transport", "8 gzip bodies without their last byte",
                lambda server, t=text: server.http_held([t] * 8), 8 * len(text), 0, 8)
     heads = b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 90

@@ -216,6 +216,9 @@ def watch_races():
     if "suppressions" not in words:
         path = attack.ROOT / "tools" / "tsan_suppressions.txt"
         os.environ["TSAN_OPTIONS"] = f"{words}:suppressions={path}".lstrip(":")
+    see_close = attack.conftest.BUILD / "tests" / "sanitizers" / "see_close.so"
+    if see_close.exists():
+        os.environ.setdefault("LD_PRELOAD", str(see_close.resolve()))
 
 
 def measure(options):

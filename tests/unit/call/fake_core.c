@@ -268,6 +268,13 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddInput(
         return answer("AddInput");
 }
 
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllInputs(
+        struct TRITONSERVER_InferenceRequest *request) {
+        (void)request;
+        RECORD("no inputs\n");
+        return answer("RemoveAllInputs");
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddRawInput(
         struct TRITONSERVER_InferenceRequest *request, const char *name) {
         (void)request;

@@ -733,6 +733,58 @@ static void test_read_response(void **state) {
         close_fixture(&f);
 }
 
+static void set_input(struct fixture *f, const char *text) {
+        static const int64_t shape[] = { 1 };
+        struct infer_input  *in;
+
+        infer_request_init(&f->request);
+        assert_null(infer_request_add_input(&f->request, &f->arena, &in));
+        in->name = "in";
+        in->datatype = TRITONSERVER_TYPE_BYTES;
+        in->shape = shape;
+        in->n_dims = 1;
+        in->bytes = str_of(text);
+}
+
+/* Other inputs, with the same request of the core; all events come once more. */
+static void test_refill(void **state) {
+        static const fake_run_fn runs[] = { run_three, run_separate_final, run_thread_many };
+        struct fixture           f;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
+                open_fixture(&f, run_separate_final, on_streamed);
+                assert_null(infer_call_open(&f.call, "model", -1));
+                set_input(&f, "a");
+                f.request.id = "the id";
+                assert_null(infer_call_fill(&f.call, &f.request));
+                assert_null(infer_call_start(&f.call, NULL));
+                while (!f.is_done)
+                        deliver_one(&f.box);
+                assert_int_equal(f.n_streamed, 1);
+                assert_int_equal(fake.n_requests, 1);
+
+                strbuf_clear(&fake.calls);
+                set_input(&f, "b");
+                assert_null(infer_call_refill(&f.call, &f.request));
+                assert_string_equal(strbuf_cstr(&fake.calls),
+                                    "no inputs\ninput in 13 1\nappend in 'b'\n");
+                f.is_done = false;
+                f.n_streamed = 0;
+                fake.run = runs[i];
+                assert_null(infer_call_start(&f.call, NULL));
+                while (!f.is_done)
+                        deliver_one(&f.box);
+                if (runs[i] == run_thread_many)
+                        pthread_join(fake.thread, NULL);
+                assert_int_equal(f.n_streamed, runs[i] == run_three            ? 3
+                                               : runs[i] == run_separate_final ? 1
+                                                                               : 200);
+                assert_int_equal(fake.n_requests, 1);
+                close_fixture(&f);
+        }
+}
+
 SUITE(infer_call) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_inline),
@@ -747,6 +799,7 @@ SUITE(infer_call) {
                 cmocka_unit_test(test_cancel),
                 cmocka_unit_test(test_failures),
                 cmocka_unit_test(test_fill),
+                cmocka_unit_test(test_refill),
                 cmocka_unit_test(test_output_memory),
                 cmocka_unit_test(test_query),
                 cmocka_unit_test(test_read_response),
