@@ -52,7 +52,7 @@ static bool holds_texts(const char *at, uint64_t left, int64_t n) {
         return left == 0;
 }
 
-/* True when the bytes are a tensor of that shape. `bytes` NULL: they are on a device. */
+/* True when the bytes are a tensor of that shape. `bytes` NULL: they are on a device, where texts cannot be read. */
 static bool fits_shape(enum data_type type, const int64_t *shape, uint32_t n_dims,
                        const void *bytes, uint64_t n_bytes) {
         int64_t n = shape_element_count(shape, n_dims);
@@ -70,7 +70,7 @@ struct writer {
         char         *to;
         size_t        at;
         bool          has_overflowed;
-        struct error *error; /* owned: an output could not be copied from its device */
+        struct error *error; /* owned: of an output on a device */
 };
 
 /* Returns where n bytes go; NULL when they are only measured. */
@@ -96,13 +96,23 @@ static void put_bytes(struct writer *w, const void *bytes, size_t n) {
                 memcpy(to, bytes, n);
 }
 
+/* Texts on a device can be read only when they have been copied. */
+static struct error *copy_tensor(const struct response_output *o, char *to) {
+        TRY(buffer_read(o->response->source.model->gpus, &o->attributes, o->base, to,
+                        o->byte_size));
+        if (!buffer_is_on_device(&o->attributes) ||
+            fits_shape(o->type, o->shape, o->n_dims, to, o->byte_size))
+                return NULL;
+        return error_new(ERR_INTERNAL, "the bytes of output '%s' are no tensor of its shape",
+                         o->name);
+}
+
 /* The bytes of an output on a device are copied to the host here. */
 static void put_tensor(struct writer *w, const struct response_output *o) {
         char *to = reserve_bytes(w, o->byte_size);
 
         if (to != NULL && w->error == NULL)
-                w->error = buffer_read(o->response->source.model->gpus, &o->attributes, o->base, to,
-                                       o->byte_size);
+                w->error = copy_tensor(o, to);
 }
 
 static size_t value_bytes(const struct parameter *p) {
@@ -157,12 +167,14 @@ static void put_response(struct writer *w, const struct response *r) {
 }
 
 static bool may_keep(const struct response_output *o) {
-        bool is_on_device = buffer_is_on_device(&o->attributes);
+        bool        is_on_device = buffer_is_on_device(&o->attributes);
+        const void *bytes = o->base != NULL ? o->base : "";
 
+        if (is_on_device)
+                bytes = NULL;
         return o->has_buffer && (o->base != NULL || o->byte_size == 0) &&
                (!is_on_device || o->response->source.model->gpus != NULL) &&
-               fits_shape(o->type, o->shape, o->n_dims, is_on_device ? NULL : o->base,
-                          o->byte_size);
+               fits_shape(o->type, o->shape, o->n_dims, bytes, o->byte_size);
 }
 
 bool serialized_response_measure(const struct response *r, size_t *ret) {

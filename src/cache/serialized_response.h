@@ -26,7 +26,7 @@ struct response;
  * in memory that the server can read or whose bytes are not those of their shape, parameters of bytes. */
 bool serialized_response_measure(const struct response *r, size_t *ret) NODISCARD;
 /* `to` has the measured number of bytes. Outputs on devices are copied from there. UNAVAILABLE when the
- * driver refuses that. */
+ * driver refuses that; INTERNAL when texts that were on a device do not have their shape. */
 struct error *serialized_response_write(const struct response *r, void *to) NODISCARD;
 
 /* Creates a response to `req` with the outputs that it asks for, in memory of its allocator.

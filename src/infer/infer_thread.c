@@ -72,6 +72,10 @@ bool infer_thread_allow_inline(bool allow) {
         return old;
 }
 
+bool infer_thread_allows_inline(const struct infer_thread *s) {
+        return s->allows_inline;
+}
+
 bool infer_thread_may_run(const struct infer_thread *s, uint64_t average_ns, uint64_t limit_ns,
                           bool is_step) {
         uint64_t spent_ns = s->is_continuing ? s->spent_ns : 0; /* a new event starts at 0 */

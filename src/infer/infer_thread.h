@@ -54,6 +54,7 @@ struct infer_thread *infer_thread_self(void);
  * requests; a caller that submits under a lock and takes the same lock in a callback would deadlock.
  * Initially off for each thread. Returns the previous value. */
 bool infer_thread_allow_inline(bool allow);
+bool infer_thread_allows_inline(const struct infer_thread *s);
 
 /* True when the thread may run a batch whose moving average is `average_ns` within the submission. The
  * thread must be outside any execution. It must allow inline execution; for the request of a step

@@ -49,6 +49,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/work_pool.h"
 #include "infer/infer_thread.h"
 #include "infer/inner_request.h"
 #include "infer/model.h"
@@ -221,6 +222,7 @@ struct run {
         /* Everything above is cleared for each request; the rest stays in memory that is used again
          * (run_memory.c). */
         struct mutex  lock;    /* rank LOCK_QUEUE */
+        struct work   late;    /* the driver's: drives on, on a thread that may wait for a device */
         uint64_t      plan_id; /* of the plan that the block was made for */
         struct frame *first;   /* the frame of stream 0 */
         struct inner_request *

@@ -698,8 +698,39 @@ static bool go_alone(struct run *run, bool now) {
         return true;
 }
 
-/* Called by the thread that drives the run. It does not drive the run any more on return. */
-static void drive(struct run *run, bool now) {
+/* ---- answers to devices ------------------------------------------------------------------------ */
+
+/* Whether the driver would send an answer now. */
+static bool has_answer(struct run *run) {
+        LIST_FOR_EACH(&run->out_frames, node) {
+                const struct frame *f = LIST_ENTRY(node, struct frame, out_node);
+
+                if (!f->is_dead)
+                        return f->n_missing == 0;
+        }
+        return run->n_open == 0 && run->error == NULL;
+}
+
+static void drive_on(struct run *run, bool now, bool may_wait);
+
+static void drive_late(struct work *w) {
+        drive_on(CONTAINER_OF(w, struct run, late), false, true);
+}
+
+/* An event loop must not wait for the copy of an output to a device. The cache may have answered the last
+ * step on this thread, or the thread has learned of its end as the driver. True: another thread drives on. */
+static bool is_passed_to_sender(struct run *run) {
+        if (!run->req->has_device_outputs || !infer_thread_allows_inline(infer_thread_self()) ||
+            !has_answer(run))
+                return false;
+        run->late = (struct work){ .run = drive_late };
+        work_pool_push(run->runner->options.memory->senders, &run->late);
+        return true;
+}
+
+/* Called by the thread that drives the run. It does not drive the run any more on return. `may_wait`: also
+ * for devices. */
+static void drive_on(struct run *run, bool now, bool may_wait) {
         bool               has_streams = run->plan->n_streams > 1;
         struct ready_steps ready;
         struct news        news;
@@ -708,10 +739,12 @@ static void drive(struct run *run, bool now) {
          * and the whole run passes without the lock. With streams, the finished frames are sent first,
          * because that gives the memory back that further responses need. */
         for (;;) {
+                if (!has_streams && !go_alone(run, now))
+                        return;
+                if (!may_wait && is_passed_to_sender(run))
+                        return;
                 if (has_streams)
                         flush(run);
-                else if (!go_alone(run, now))
-                        return;
                 if (run->n_open == 0) {
                         finish_run(run);
                         return;
@@ -728,6 +761,10 @@ static void drive(struct run *run, bool now) {
                 infer_thread_start_now(ready.first);
         else if (ready.first != NULL)
                 infer_thread_start(ready.first, 0);
+}
+
+static void drive(struct run *run, bool now) {
+        drive_on(run, now, false);
 }
 
 /* ---- groups: runs of a chain that begin their next stages together ----------------------------- */

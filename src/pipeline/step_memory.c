@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/work_pool.h"
 #include "gpu/gpu.h"
 
 /* From this size on, malloc() by default maps a block from the kernel (mallopt(3),
@@ -13,6 +14,7 @@
 #define TRIM_NS NS_PER_S
 /* Halvings from 32 MiB to 64 KiB, less than the smallest large buffer. */
 #define N_TRIMS 9
+#define MAX_SENDERS 2
 
 static void arm(struct step_memory *m) {
         if (!atomic_exchange(&m->is_armed, true))
@@ -38,12 +40,15 @@ void step_memory_init(struct step_memory *m, struct byte_budget *budget,
                       struct timer_thread *timers) {
         *m = (struct step_memory){ .budget = budget,
                                    .pool = buf_pool_new(STEP_MEMORY_MAX_KEPT),
-                                   .timers = timers };
+                                   .timers = timers,
+                                   .senders = work_pool_new("neso-answers", MAX_SENDERS,
+                                                            WORK_BACKGROUND) };
         buf_pool_set_budget(m->pool, budget);
         timer_init(&m->trim, on_trim);
 }
 
 void step_memory_done(struct step_memory *m) {
+        work_pool_free(m->senders);
         timer_cancel(m->timers, &m->trim);
         buf_pool_unref(m->pool);
 }

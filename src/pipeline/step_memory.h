@@ -8,7 +8,8 @@
  * each second, so that the pool is empty soon after the last request.
  *
  * With GPUs a buffer may be in the memory of a device, which the device bounds, or in pinned memory, which is
- * charged to the budget as other memory of the host.
+ * charged to the budget as other memory of the host. Here are also the threads that wait for copies to devices
+ * in place of event loops.
  *
  * Ownership.  The server's. It outlives the models, and so all buffers.
  * Threads.  Any, except for init and done.
@@ -28,14 +29,16 @@ struct buf;
 struct buf_pool;
 struct error;
 struct gpus;
+struct work_pool;
 
 #define STEP_MEMORY_MAX_KEPT ((size_t)32 << 20)
 
 struct step_memory {
-        struct byte_budget  *budget; /* borrowed */
-        struct buf_pool     *pool;   /* ref */
-        struct timer_thread *timers; /* borrowed */
-        struct gpus         *gpus;   /* borrowed, set after init; NULL: there are none */
+        struct byte_budget  *budget;  /* borrowed */
+        struct buf_pool     *pool;    /* ref */
+        struct timer_thread *timers;  /* borrowed */
+        struct gpus         *gpus;    /* borrowed, set after init; NULL: there are none */
+        struct work_pool    *senders; /* owned: send answers to memory of devices */
         struct timer         trim;
         _Atomic bool         is_armed;
         _Atomic bool         was_used;     /* since the last trim */

@@ -334,6 +334,23 @@ def test_limit_of_memory(tmp_path):
             api.unregister_cuda("other")
 
 
+@pytest.mark.parametrize("part, may_be_open", [("0", False), ("1", True)])
+def test_limit_of_the_memory(tmp_path, part, may_be_open):
+    """--client-shm-gpu-limit reaches the registry."""
+    models = {"plain": identity("TYPE_FP32", [-1])}
+    with opens_gpu_server(tmp_path, models, *OPTIONS, f"--client-shm-gpu-limit={part}") as server:
+        api = Http(server)
+        with Memory(bytes(PAGE)) as gpu:
+            if may_be_open:
+                api.register_cuda("r", gpu.handle(), PAGE)
+                api.unregister_cuda("r")
+            else:
+                assert_refused(503, "failed to register shared memory region 'r': regions of clients keep 0 bytes of "
+                               f"GPU 0 open, with its allocation of {PAGE} bytes they would exceed the limit of 0 "
+                               "(--client-shm-gpu-limit)", api.register_cuda, "r", gpu.handle(), PAGE)
+        assert api.status_cuda() == [] and not is_open(server)
+
+
 def test_large(api):
     values = numpy.arange(1 << 20, dtype=numpy.float32).tobytes()
     with Region(api, values + bytes(4 << 20)) as gpu:

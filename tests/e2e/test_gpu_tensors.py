@@ -35,6 +35,17 @@ def two_steps(model):
                 for a, b in (("INPUT0", "between"), ("between", "OUTPUT0"))) + "}\n")
 
 
+def side_by_side(model):
+    """Two steps read the input, and each writes an output: only one of them into the client's memory."""
+    return ('platform: "ensemble"\nmax_batch_size: 8\n'
+            'input { name: "INPUT0" data_type: TYPE_INT32 dims: -1 }\n' + "".join(
+                f'output {{ name: "{output}" data_type: TYPE_INT32 dims: -1 }}\n' for output in ("OUTPUT0", "OUTPUT1"))
+            + "ensemble_scheduling { " + "".join(
+                f'step {{ model_name: "{model}" model_version: -1 '
+                'input_map { key: "INPUT0" value: "INPUT0" } '
+                f'output_map {{ key: "OUTPUT0" value: "{output}" }} }} ' for output in ("OUTPUT0", "OUTPUT1")) + "}\n")
+
+
 MODELS = {
     "plain": identity(),
     "texts": identity("STRING"),
@@ -53,6 +64,8 @@ MODELS = {
     "eager": identity(more='parameters { key: "inline_execution" value { string_value: "always" } }\n'),
     "eager_steps": two_steps("eager"),
     "cached_steps": two_steps("cached"),
+    "cached_side_by_side": side_by_side("cached"),
+    "eager_side_by_side": side_by_side("eager"),
 }
 
 
@@ -221,6 +234,18 @@ def test_a_thread_that_must_not_wait(client):
     assert answers[1:-1] == [{"OUTPUT0": (PLACES[place], VALUES)}
                              for place in (DEVICE_0, DEVICE_1, CPU, DEVICE_0) * 4]
     assert answers[-1]["execution_count"] == 1
+
+
+@pytest.mark.parametrize("model", ["cached_steps", "cached_side_by_side", "eager_side_by_side"])
+def test_an_ensemble_for_a_thread_that_must_not_wait(client, model):
+    """The same when the ensemble itself copies an output, and when the cache answers all steps on the thread that
+    submits: another thread ends the ensemble."""
+    host = tensor(CPU, VALUES)
+    outputs = ("OUTPUT0", "OUTPUT1") if "side" in model else ("OUTPUT0",)
+    answers = client.run(f"{model} {CPU} {host}",
+                         *(f"{model} {place}~ {host}" for place in (DEVICE_0, DEVICE_1) * 20))
+    assert answers == [{output: (PLACES[place], VALUES) for output in outputs}
+                       for place in (CPU, *(DEVICE_0, DEVICE_1) * 20)]
 
 
 def test_cache_of_texts(client):

@@ -147,8 +147,9 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheab
 /* Whether the allocator of a request's responses may give memory of a GPU for outputs; initially false. With
  * true no thread that NESO_ThreadAllowInlineExecution() allows to run models waits for the copy of an output to
  * that memory, as none waits for the copy of an input that lies on a GPU: the execution is left to a thread of
- * the model's instances, and an answer of the cache to a thread of the cache. To be called before
- * TRITONSERVER_ServerInferAsync(). The setting remains until it is changed.
+ * the model's instances, an answer of the cache to a thread of the cache, and an answer of an ensemble that such
+ * a thread would send to a thread of the ensembles. To be called before TRITONSERVER_ServerInferAsync(). The
+ * setting remains until it is changed.
  *
  * INVALID_ARG when `inference_request` is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetDeviceOutputs(

@@ -314,6 +314,12 @@ static void test_what_is_not_kept(void **state) {
         assert_false(serialized_response_measure(r, &n_bytes));
         r->first_output->base = base;
         assert_true(serialized_response_measure(r, &n_bytes));
+        add_output(r, "Y", DATA_TYPE_BYTES, 1, "", 0); /* one text has at least its length */
+        base = STEAL(r->first_output->next->base);
+        assert_false(serialized_response_measure(r, &n_bytes));
+        ((int64_t *)r->first_output->next->shape)[0] = 0;
+        assert_true(serialized_response_measure(r, &n_bytes));
+        r->first_output->next->base = base;
         assert_ok(response_add_parameter(r, &(struct parameter){ .name = "p",
                                                                  .type = PARAMETER_BYTES,
                                                                  .bytes = "x",
@@ -368,6 +374,11 @@ static void test_outputs_on_devices(void **state) {
         gpus.fake_cuda_set("FAIL", "cuMemcpyDtoHAsync:2:700");
         assert_gpu_error(serialized_response_write(r, bytes), ERR_UNAVAILABLE, "GPU 0");
         gpus.fake_cuda_set("FAIL", NULL);
+        assert_ok(serialized_response_write(r, bytes), "write");
+        ((int64_t *)r->first_output->next->shape)[0] = 2;
+        assert_gpu_error(serialized_response_write(r, bytes), ERR_INTERNAL,
+                         "the bytes of output 'Y' are no tensor of its shape");
+        ((int64_t *)r->first_output->next->shape)[0] = 1;
         assert_ok(serialized_response_write(r, bytes), "write");
         assert_ok(serialized_response_read(bytes, n_bytes, req, &kept), "read");
         assert_int_equal(kept->n_outputs, 2);

@@ -203,7 +203,7 @@ static const struct executor_ops ops_that_keep = { .execute = keep_request,
 
 /* Two decoupled steps. The test makes the responses of the first one; the second one answers each with
  * two. The client takes one at a time. */
-static void open_unread(struct ensemble_steps *b, struct fixture_call *c, uint32_t *x) {
+static void prepare_unread(struct ensemble_steps *b, struct fixture_call *c, uint32_t *x) {
         const struct response_limits one = { .max_responses = 1, .max_bytes = 1 << 20 };
 
         ENSEMBLE_STEPS(b, ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y"))),
@@ -214,8 +214,16 @@ static void open_unread(struct ensemble_steps *b, struct fixture_call *c, uint32
         call_open(c, b);
         fixture_input(c, "X", x, 1);
         assert_ok(request_limit_responses(c->req, &one), "limit");
+}
+
+static void begin_unread(struct fixture_call *c) {
         fixture_submit(c);
         FIXTURE_WAIT_FOR(kept_request != NULL);
+}
+
+static void open_unread(struct ensemble_steps *b, struct fixture_call *c, uint32_t *x) {
+        prepare_unread(b, c, x);
+        begin_unread(c);
 }
 
 /* Waits for room, if there is none. */
@@ -318,6 +326,44 @@ static void test_failure_does_not_wait_for_the_reader(void **state) {
         ensemble_steps_close(&b);
 }
 
+static pthread_t        loop;
+static _Atomic unsigned n_on_loop;
+
+static void note_thread(struct response *response, uint32_t flags, void *userp) {
+        if (pthread_equal(loop, pthread_self()))
+                atomic_fetch_add(&n_on_loop, 1);
+        fixture_on_response(response, flags, userp);
+}
+
+/* A thread that may run models, as an event loop does, makes room for the next response, whose output goes to
+ * memory of a device: another thread sends it, since the copy takes time. */
+static void test_a_loop_sends_nothing_to_devices(void **state) {
+        const unsigned        n_responses = 4;
+        struct ensemble_steps b;
+        struct fixture_call   c;
+        uint32_t              x = 5;
+
+        (void)state;
+        loop = pthread_self();
+        atomic_store(&n_on_loop, 0);
+        assert_false(infer_thread_allow_inline(true));
+        prepare_unread(&b, &c, &x);
+        c.req->has_device_outputs = true;
+        c.req->on_response = note_thread;
+        begin_unread(&c);
+        for (unsigned i = 0; i < n_responses / 2; i++)
+                respond(&b);
+        end_responses();
+        for (unsigned i = 0; i < n_responses; i++)
+                read_response(&c, i);
+        fixture_wait(&c);
+        assert_int_equal(c.n_got, n_responses);
+        assert_int_equal(atomic_load(&n_on_loop), 0);
+        assert_true(infer_thread_allow_inline(false));
+        fixture_call_close(&c);
+        ensemble_steps_close(&b);
+}
+
 /* ---- max_inflight_requests ------------------------------------------------------------------- */
 
 enum { N_CALLS = 12 };
@@ -364,6 +410,7 @@ SUITE(ensemble_streams) {
                 cmocka_unit_test(test_unread_responses_hold_the_first_step),
                 cmocka_unit_test(test_reader_leaves),
                 cmocka_unit_test(test_failure_does_not_wait_for_the_reader),
+                cmocka_unit_test(test_a_loop_sends_nothing_to_devices),
                 cmocka_unit_test(test_max_inflight_requests),
         };
 
