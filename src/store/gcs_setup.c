@@ -39,6 +39,10 @@ static struct error *check_url(const struct gcs_setup *s, const char *url, const
         if (url == NULL ||
             (url_parts_read(str_of(url), &p) && (p.is_tls || url_host_is_loopback(p.host))))
                 return NULL;
+        if (!secret_is_plain(url))
+                return error_new(ERR_INVALID_ARG,
+                                 "the file '%s': '%s' has a control character in it", s->path,
+                                 name);
         return error_new(ERR_INVALID_ARG,
                          "the file '%s': '%s' does not begin with https:// and a host", s->path,
                          name);

@@ -17,6 +17,13 @@ static struct str cut_own_port(struct str host, bool is_tls) {
         return host;
 }
 
+static bool has_control(struct str text) {
+        for (size_t i = 0; i < text.len; i++)
+                if ((unsigned char)text.ptr[i] < ' ' || text.ptr[i] == 0x7f)
+                        return true;
+        return false;
+}
+
 bool url_parts_read(struct str url, struct url_parts *ret) {
         struct url_parts p = { .is_tls = str_starts(url, STR_LIT("https://")) };
         size_t           start = p.is_tls ? 8 : 7, end, i;
@@ -26,7 +33,7 @@ bool url_parts_read(struct str url, struct url_parts *ret) {
         for (end = start; end < url.len && strchr("/?#", url.ptr[end]) == NULL; end++)
                 if (url.ptr[end] == '@')
                         return false;
-        if (end == start)
+        if (end == start || has_control(url))
                 return false;
         p.origin = str_range(url.ptr, end);
         p.host = cut_own_port(str_range(url.ptr + start, end - start), p.is_tls);

@@ -21,7 +21,8 @@ struct url_parts {
         bool       is_tls;
 };
 
-/* False when it is not "http://host..." or "https://host...", or has a user's name in it. */
+/* False when it is not "http://host..." or "https://host...", or has a user's name or a control character in
+ * it. */
 bool url_parts_read(struct str url, struct url_parts *ret);
 /* INVALID_ARG "<name> is not a URL with http:// or https:// and a host" also for one with a query. */
 struct error *url_check(const char *url, const char *name) NODISCARD;

@@ -69,6 +69,11 @@ static void test_origins(void **state) {
         assert_string_equal(store_credentials_origin(c), "http://minio:9000");
         expect_anonymous(c);
 
+        fixture_set("AWS_ENDPOINT_URL_S3", "http://minio:9000/a\r\nHost: evil");
+        fixture_open_fails(
+                &url,
+                "AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL is not a URL with http:// or https:// "
+                "and a host");
         fixture_set("AWS_ENDPOINT_URL_S3", "minio:9000");
         fixture_open_fails(
                 &url,

@@ -243,6 +243,9 @@ static void test_refused_files(void **state) {
                   "\"token_uri\":"
                   "\"http://evil/token\"}",
                   "the file '%/a.json': 'token_uri' does not begin with https:// and a host" },
+                { "{\"type\":\"service_account\",\"client_email\":\"e\",\"private_key\":\"p\","
+                  "\"token_uri\":\"https://good\\u007f/token\"}",
+                  "the file '%/a.json': 'token_uri' has a control character in it" },
                 { "{\"type\":\"authorized_user\",\"client_id\":\"i\",\"client_secret\":\"s\"}",
                   "the file '%/a.json' has no 'refresh_token'" },
                 { "{\"type\":\"external_account\",\"credential_source\":{\"executable\":{"
