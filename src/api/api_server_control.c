@@ -3,7 +3,7 @@
 #include "api/api_types.h"
 #include "base/mem.h"
 #include "repo/load_parameters.h"
-#include "repo/load_slots.h"
+#include "repo/load_user.h"
 #include "repo/override.h"
 #include "repo/repo.h"
 #include "server/repository_check.h"

@@ -18,12 +18,6 @@ void call_done(struct call *c) {
         strbuf_done(&c->reason);
 }
 
-void channel_finish(struct channel *ch, struct call *c, const struct answer *a) {
-        c->channel = NULL;
-        c->done_ns = a->kind == ANSWER_BROKEN ? clock_now_ns() : ch->read_ns;
-        c->ops->on_done(c, a);
-}
-
 /* ---- calls that wait for the connection or for room ------------------------------------------- */
 
 static void push_waiting(struct channel *ch, struct call *c) {

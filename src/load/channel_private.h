@@ -3,6 +3,7 @@
  * protocol. channel.c connects, and calls the protocol through the table. */
 #pragma once
 
+#include "base/clock.h"
 #include "load/channel.h"
 #include "load/http_response.h"
 #include "net/conn.h"
@@ -49,4 +50,9 @@ struct channel {
 
 extern const struct channel_protocol channel_http, channel_grpc;
 
-void channel_finish(struct channel *ch, struct call *c, const struct answer *a);
+/* The call has its answer. */
+static inline void channel_finish(struct channel *ch, struct call *c, const struct answer *a) {
+        c->channel = NULL;
+        c->done_ns = a->kind == ANSWER_BROKEN ? clock_now_ns() : ch->read_ns;
+        c->ops->on_done(c, a);
+}

@@ -14,7 +14,7 @@
 
 #include "base/work_pool.h"
 #include "repo/load_hold.h"
-#include "repo/load_slots.h"
+#include "repo/load_user.h"
 #include "repo/model_needs.h"
 #include "repo/repo_scan.h"
 

@@ -2,7 +2,7 @@
 #include "repo/load_hold.h"
 
 #include "base/mem.h"
-#include "repo/load_slots.h"
+#include "repo/load_user.h"
 #include "repo/repo_compose.h"
 
 #include <string.h>

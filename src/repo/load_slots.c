@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "repo/load_hold.h"
+#include "repo/load_user.h"
 #include "repo/repo_private.h"
 
 #include <string.h>
@@ -19,19 +20,6 @@ struct load_wait {
         char             *label;     /* owned; of the target */
         uint64_t          last_hold; /* the holds up to this one are waited for */
 };
-
-static _Thread_local struct load_user current_user;
-
-struct load_user load_user_set(struct load_user user) {
-        struct load_user old = current_user;
-
-        current_user = user;
-        return old;
-}
-
-struct load_user load_user_get(void) {
-        return current_user;
-}
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 

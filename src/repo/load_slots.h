@@ -36,16 +36,6 @@ struct load_slot {
 struct error *load_slot_acquire(struct repo *r, struct load_slot *slot) NODISCARD;
 void          load_slot_release(struct repo *r, struct load_slot *slot);
 
-/* A model whose initialization waits for the loads and unloads that a thread runs. */
-struct load_user {
-        const char *name; /* borrowed; NULL: none */
-        int64_t     version;
-};
-
-/* Sets the user of the calling thread; returns the previous one. */
-struct load_user load_user_set(struct load_user user);
-struct load_user load_user_get(void);
-
 /* To be called before a change of the entry is waited for, and after it. An unload waits for the holds
  * up to `last_hold` (load_hold.h); 0: a load. INVALID_ARG when that change, or the load of such a hold,
  * waits for the thread's user. */

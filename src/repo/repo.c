@@ -483,31 +483,6 @@ size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret) 
         return found.n_models;
 }
 
-/* Adds all loads, also retired ones. */
-static void add_entry(struct model_refs *to, const struct repo_entry *e) {
-        struct model **models;
-        size_t         n = model_generations_list(e->generations, &models);
-
-        to->models = mem_realloc(to->models, (to->n_models + n + 1) * sizeof(struct model *));
-        memcpy(to->models + to->n_models, models, n * sizeof(struct model *));
-        to->n_models += n;
-        free(models);
-}
-
-size_t repo_loads(struct repo *r, const char *name, struct model ***ret) {
-        struct model_refs found = { 0 };
-
-        mutex_lock(&r->table.lock);
-        for (size_t i = 0; name == NULL && i < r->table.n_entries; i++)
-                add_entry(&found, r->table.sorted[i]);
-        for (struct repo_entry *e = name != NULL ? repo_table_first_locked(&r->table, name) : NULL;
-             e != NULL; e = e->next)
-                add_entry(&found, e);
-        mutex_unlock(&r->table.lock);
-        *ret = found.models;
-        return found.n_models;
-}
-
 void repo_end_idle_sequences(struct repo *r, const char *name) {
         struct model **loads;
         size_t         n = repo_loads(r, name, &loads);

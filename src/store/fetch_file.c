@@ -71,7 +71,7 @@ static void fail_fetch(struct fetch_file *f, struct error *err, bool has_changed
         if (fetch->error == NULL && err->code != ERR_CANCELLED)
                 fetch->error = STEAL(err);
         error_free(err);
-        store_fetch_end_locked(fetch);
+        store_hub_end_fetch_locked(f->hub, fetch);
 }
 
 /* ---- runners --------------------------------------------------------------------------------- */

@@ -24,17 +24,12 @@ void store_fetch_init(struct store_fetch *f, struct store *s) {
         *f = (struct store_fetch){ .store = s };
 }
 
-void store_fetch_end_locked(struct store_fetch *f) {
-        atomic_store(&f->is_cancelled, true);
-        cond_broadcast(&f->store->hub->changed);
-}
-
 void store_fetch_cancel(struct store_fetch *f) {
         struct store_hub *hub = f->store->hub;
 
         MUTEX_GUARD(&hub->lock);
         f->is_abandoned = true;
-        store_fetch_end_locked(f);
+        store_hub_end_fetch_locked(hub, f);
 }
 
 /* ---- one run --------------------------------------------------------------------------------- */
@@ -181,7 +176,7 @@ static struct error *end_run(struct run *r, struct error *err, bool *ret_has_cha
 
         mutex_lock(&r->hub->lock);
         if (err != NULL)
-                store_fetch_end_locked(f);
+                store_hub_end_fetch_locked(r->hub, f);
         mutex_unlock(&r->hub->lock);
         wait_for_files(r, 1, CLOCK_NEVER);
         mutex_lock(&r->hub->lock);

@@ -58,5 +58,3 @@ struct error *store_fetch_run(struct store_fetch *f, const struct store_fetch_op
                               bool *ret_has_changed) NODISCARD;
 /* Ends it, now or when it begins, and all later runs. */
 void store_fetch_cancel(struct store_fetch *f);
-/* Ends the present run; the hub's lock is held. */
-void store_fetch_end_locked(struct store_fetch *f);

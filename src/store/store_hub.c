@@ -30,11 +30,16 @@ void store_hub_free(struct store_hub *h) {
         free(h);
 }
 
+void store_hub_end_fetch_locked(struct store_hub *h, struct store_fetch *f) {
+        atomic_store(&f->is_cancelled, true);
+        cond_broadcast(&h->changed);
+}
+
 void store_hub_stop(struct store_hub *h) {
         MUTEX_GUARD(&h->lock);
         atomic_store(&h->is_stopping, true);
         LIST_FOR_EACH(&h->fetches, node)
-                store_fetch_end_locked(LIST_ENTRY(node, struct store_fetch, node));
+                store_hub_end_fetch_locked(h, LIST_ENTRY(node, struct store_fetch, node));
         cond_broadcast(&h->changed);
 }
 

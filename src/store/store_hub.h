@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct store_fetch;
+
 struct store_hub_options {
         const char *cache_directory; /* copied; "" or NULL: copies are not kept */
         uint64_t    cache_bytes;     /* limit of the cache; 0: none */
@@ -42,6 +44,9 @@ void              store_hub_free(struct store_hub *h); /* NULL is fine; no store
 
 /* Ends all requests and fetches, also later ones, with CANCELLED. */
 void store_hub_stop(struct store_hub *h);
+
+/* Ends the present run of the fetch; the lock is held. */
+void store_hub_end_fetch_locked(struct store_hub *h, struct store_fetch *f);
 
 /* Waits until that time, or until *is_cancelled. */
 void store_hub_wait(struct store_hub *h, const atomic_bool *is_cancelled, uint64_t until_ns);

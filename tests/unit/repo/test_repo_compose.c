@@ -13,7 +13,7 @@
 #include "pipeline/step_models.h"
 #include "repo/composed_model.h"
 #include "repo/load_parameters.h"
-#include "repo/load_slots.h"
+#include "repo/load_user.h"
 #include "repo/loaded_model.h"
 #include "repo/model_kind.h"
 #include "repo/repo_compose.h"
