@@ -281,8 +281,8 @@ static void drop_new_handshakes(int fd) {
         setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter));
 }
 
-/* Accepts the backlog, and waits for no place: its peers are connected and may have sent requests, and closing the listening
- * socket would reset them. */
+/* Accepts the backlog: its peers are connected and may have sent requests, and closing the listening socket would
+ * reset them. A connection without a place is refused at once. */
 static void accept_backlog(struct listener *ln) {
         ln->is_closing = true;
         if (ln->waiting_fd >= 0)

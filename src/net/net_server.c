@@ -23,6 +23,7 @@ struct net_server {
         char                        *shards; /* owned; n_shards structs of ops->shard_bytes each */
         size_t                       n_shards; /* one per loop */
         uint16_t                     port;
+        const char *full_limit; /* static: met by the last refused connection; used by its loop */
 
         struct mutex lock; /* rank LOCK_LEAF; guards the fields below */
         struct cond  changed;
@@ -54,21 +55,21 @@ void net_shard_conn_gone(struct net_shard *shard) {
 
 static bool can_accept(void *owner) {
         struct net_server *s = owner;
-        bool               is_room = !reserve_is_short();
+        bool               is_short = reserve_is_short();
         MUTEX_GUARD(&s->lock);
 
-        is_room = is_room && s->n_conns - s->n_leaving < s->options.limits.connections;
-        if (is_room)
-                s->n_conns++;
-        return is_room;
+        s->full_limit = is_short ? "memory" : "connections";
+        if (is_short || s->n_conns - s->n_leaving >= s->options.limits.connections)
+                return false;
+        s->n_conns++;
+        return true;
 }
 
 static void on_refused(void *owner) {
         struct net_server *s = owner;
 
         if (s->options.on_rejected != NULL)
-                s->options.on_rejected(s->options.rejected_owner,
-                                       reserve_is_short() ? "memory" : "connections");
+                s->options.on_rejected(s->options.rejected_owner, s->full_limit);
 }
 
 /* The connections that will remain, the one that was just accepted included. */

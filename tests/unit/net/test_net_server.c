@@ -3,13 +3,27 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/reserve.h"
 #include "net/conn.h"
 #include "net/net_server.h"
 #include "net/seen.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* In place of the C library's: the next calls fail, as when memory is short. The reserve calls it for its blocks. */
+static _Atomic unsigned n_failures;
+
+int posix_memalign(void **ret, size_t alignment, size_t size) {
+        if (n_failures > 0) {
+                n_failures--;
+                return ENOMEM;
+        }
+        *ret = aligned_alloc(alignment, size);
+        return *ret != NULL ? 0 : ENOMEM;
+}
 
 /* A protocol of one byte: the server sends 'k' and then waits for the end of the connection. */
 struct peer {
@@ -193,6 +207,25 @@ static void test_connections_per_address(void **state) {
         close(a);
 }
 
+/* The reserve is short when the connection comes, and is full again when its refusal is counted. */
+static void test_short_memory(void **state) {
+        const struct net_limits limits = { .connections = 10 };
+        struct seen             seen;
+        struct net_server      *s;
+        int                     a;
+
+        (void)state;
+        assert_null(reserve_open());
+        s = start(&seen, &limits);
+        n_failures = 1;
+        expect_rejected(s);
+        assert_int_equal(n_failures, 0);
+        a = open_accepted(s);
+        stop(s, &seen, "memory ");
+        close(a);
+        reserve_close();
+}
+
 static void test_free_closes(void **state) {
         const struct net_limits limits = { .connections = 10 };
         struct seen             seen;
@@ -212,6 +245,7 @@ SUITE(net_server) {
                 cmocka_unit_test(test_default_limits),
                 cmocka_unit_test(test_connections),
                 cmocka_unit_test(test_connections_per_address),
+                cmocka_unit_test(test_short_memory),
                 cmocka_unit_test(test_free_closes),
         };
 
