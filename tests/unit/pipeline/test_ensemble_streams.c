@@ -2,6 +2,7 @@
 /* Decoupled steps, and the limit max_inflight_requests. */
 #include "suite.h"
 
+#include "infer/infer_thread.h"
 #include "infer/response_stream.h"
 #include "pipeline/ensemble_steps.h"
 
