@@ -197,7 +197,7 @@ static struct error *start_sagemaker(struct serve_cloud *c, struct TRITONSERVER_
                                      struct http_server_options o) {
         c->models = hosted_models_new(core);
         c->sagemaker_front.models = c->models;
-        o.net.name = "neso-sagemaker";
+        o.net.name = "neso-sm";
         o.net.port = (uint16_t)c->options->sagemaker_port;
         o.net.n_threads = (size_t)c->options->sagemaker_threads;
         o.routes = http_sagemaker_routes();
@@ -209,7 +209,7 @@ static struct error *start_vertex_ai(struct serve_cloud *c, struct TRITONSERVER_
                                      struct http_server_options o) {
         TRY(find_default(core, c->options->vertex_ai_default_model, &c->default_model));
         c->vertex_ai_front.default_model = c->default_model;
-        o.net.name = "neso-vertex-ai";
+        o.net.name = "neso-vertex";
         o.net.port = (uint16_t)c->options->vertex_ai_port;
         o.net.n_threads = (size_t)c->options->vertex_ai_threads;
         o.routes = http_vertex_ai_routes();

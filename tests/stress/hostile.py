@@ -68,8 +68,8 @@ SERVICES = {"HTTP": r"HTTPService", "GRPCInference": "GRPCInferenceService", "Sa
 STARTED = re.compile(r"Started (" + "|".join(SERVICES.values()) + r") at 127\.0\.0\.1:(\d+)")
 # Whom a bystander asks beside the cases of decoders whose names begin so: thread, service, arguments.
 BYSTANDERS = {"HTTP/2": ("neso-grpc", "GRPCInference", "grpc"), "gRPC": ("neso-grpc", "GRPCInference", "grpc"),
-              "SageMaker": ("neso-sagemaker", "SageMaker", "http", "/ping"),
-              "Vertex AI": ("neso-vertex-ai", "VertexAI", "http", HEALTH),
+              "SageMaker": ("neso-sm", "SageMaker", "http", "/ping"),
+              "Vertex AI": ("neso-vertex", "VertexAI", "http", HEALTH),
               "": ("neso-http", "HTTP", "http", "/v2/health/live")}
 GOOD = json.dumps({"inputs": [{"name": "INPUT0", "shape": [2], "datatype": "FP32",
                                "data": [1, 2]}]}).encode()
