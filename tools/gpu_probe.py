@@ -26,11 +26,12 @@ OF_INIT = {
 }
 NO_LIBRARY = ("install the driver, or start the container with the GPUs (`docker run --gpus all`) and "
               "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
-NO_DEVICE_HINT = ("look at `nvidia-smi -L`, /dev/nvidia0 and CUDA_VISIBLE_DEVICES; with MIG on, an instance must have been "
-                  "made (`nvidia-smi mig -cgi ... -C`)")
+NO_DEVICE_HINT = ("look at `nvidia-smi -L`, /dev/nvidia0 and CUDA_VISIBLE_DEVICES; with MIG on, an instance must have "
+                  "been made (`nvidia-smi mig -cgi ... -C`)")
 
 COMPUTE_MODE, MAJOR, MINOR = 20, 75, 76  # CUdevice_attribute
 PROHIBITED, EXCLUSIVE = 2, 3
+SET_MODE = "`nvidia-smi -i 0 -c DEFAULT`, as root"
 LEAST_CAPABILITY = (6, 0)
 IN_USE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 # The functions that came last, and the version of CUDA that has them; the server's list is cuda_driver_api.h.
@@ -73,6 +74,10 @@ def start(cuda):
     return n.value
 
 
+def dotted(version):
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
 def attribute(cuda, number):
     value = ctypes.c_int()
     return value.value if call(cuda, "cuDeviceGetAttribute", ctypes.byref(value), number, 0) == 0 else 0
@@ -83,8 +88,8 @@ def check_functions(cuda):
     for name, since in NEWEST:
         if not hasattr(cuda, name):
             call(cuda, "cuDriverGetVersion", ctypes.byref(version))
-            raise Missing(UNUSABLE, f"the GPU cannot be used: the driver is too old: it is of CUDA {version.value // 1000}."
-                          f"{version.value % 1000 // 10}, and {name} came with {since}")
+            raise Missing(UNUSABLE, "the GPU cannot be used: the driver is too old: it is of CUDA "
+                          f"{dotted(version)}, and {name} came with {since}")
 
 
 def check_device(cuda):
@@ -95,10 +100,10 @@ def check_device(cuda):
                       "least is 6.0", "CUDA_VISIBLE_DEVICES may put another GPU first")
     mode = attribute(cuda, COMPUTE_MODE)
     if mode == PROHIBITED:
-        raise Missing(UNUSABLE, "GPU 0 cannot be used: its compute mode is PROHIBITED", "`nvidia-smi -i 0 -c DEFAULT`, as root")
+        raise Missing(UNUSABLE, "GPU 0 cannot be used: its compute mode is PROHIBITED", SET_MODE)
     if mode == EXCLUSIVE:
-        raise Missing(UNUSABLE, "GPU 0 cannot be used: its compute mode is EXCLUSIVE_PROCESS, and the tests need a server "
-                      "and its clients on it at the same time", "`nvidia-smi -i 0 -c DEFAULT`, as root")
+        raise Missing(UNUSABLE, "GPU 0 cannot be used: its compute mode is EXCLUSIVE_PROCESS, and the tests need a "
+                      "server and its clients on it at the same time", SET_MODE)
 
 
 def check_memory(cuda):
@@ -113,8 +118,8 @@ def check_memory(cuda):
         call(cuda, "cuCtxSetCurrent", context)
         result = call(cuda, "cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(BYTES))
         if result != 0:
-            raise Missing(UNUSABLE, f"GPU 0 cannot be used: it has not {BYTES} bytes of memory: {text_of(cuda, result)}",
-                          "`nvidia-smi` shows who has them")
+            raise Missing(UNUSABLE, f"GPU 0 cannot be used: it has not {BYTES} bytes of memory: "
+                          f"{text_of(cuda, result)}", "`nvidia-smi` shows who has them")
         result = call(cuda, "cuIpcGetMemHandle", handle, memory)
         call(cuda, "cuMemFree_v2", memory)
     finally:
@@ -131,11 +136,11 @@ def notes(cuda, n):
     call(cuda, "cuDeviceGetName", name, 128, 0)
     call(cuda, "cuDriverGetVersion", ctypes.byref(version))
     shown = name.value.decode(errors="replace")
-    yield (f"GPU 0 of {n}: {shown}, compute capability {attribute(cuda, MAJOR)}.{attribute(cuda, MINOR)}, driver of CUDA "
-           f"{version.value // 1000}.{version.value % 1000 // 10}")
+    yield (f"GPU 0 of {n}: {shown}, compute capability {attribute(cuda, MAJOR)}.{attribute(cuda, MINOR)}, driver of "
+           f"CUDA {dotted(version)}")
     if "MIG " in shown:
-        yield ("GPU 0 is a part of a GPU (MIG): NVML's figures are of the whole, and nvidia-smi may not find its UUID, so "
-               "comparisons of metrics may fail")
+        yield ("GPU 0 is a part of a GPU (MIG): NVML's figures are of the whole, and nvidia-smi may not find its UUID, "
+               "so comparisons of metrics may fail")
 
 
 def probe(cuda):

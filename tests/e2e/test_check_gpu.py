@@ -47,7 +47,8 @@ def test_without_a_gpu(options, code):
 ])
 def test_a_gpu_that_cannot_be_used(settings, expected):
     """What is missing is said at once; nothing is built or measured, and it is no success."""
-    code, text = check(LD_LIBRARY_PATH=str(FOLDER), **{f"NESO_FAKE_GPU_{name}": value for name, value in settings.items()})
+    code, text = check(LD_LIBRARY_PATH=str(FOLDER),
+                       **{f"NESO_FAKE_GPU_{name}": value for name, value in settings.items()})
     assert (code, text[:len(expected)]) == (1, expected)
 
 
@@ -87,8 +88,8 @@ def test_what_a_driver_has():
     assert part.startswith("GPU 0 is a part of a GPU (MIG)")
     [_, ipc] = gpu_probe.probe(Driver(cuIpcGetMemHandle=801))
     assert ipc.startswith("CUDA gives no handle of memory for other processes (CUDA error 801)")
-    with pytest.raises(gpu_probe.Missing, match="the driver is too old: it is of CUDA 11.2, and cuDeviceGetUuid_v2 came "
-                                                "with 11.4"):
+    with pytest.raises(gpu_probe.Missing, match="the driver is too old: it is of CUDA 11.2, and cuDeviceGetUuid_v2 "
+                                                "came with 11.4"):
         gpu_probe.probe(Driver(without=("cuDeviceGetUuid_v2",)))
 
 

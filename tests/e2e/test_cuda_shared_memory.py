@@ -40,8 +40,10 @@ MODELS.update({
     "eager_steps": """platform: "ensemble" input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
 ensemble_scheduling {
-  step { model_name: "eager" input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "t" } }
-  step { model_name: "eager" input_map { key: "INPUT0" value: "t" } output_map { key: "OUTPUT0" value: "OUTPUT0" } }
+  step { model_name: "eager" model_version: -1
+         input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "t" } }
+  step { model_name: "eager" model_version: -1
+         input_map { key: "INPUT0" value: "t" } output_map { key: "OUTPUT0" value: "OUTPUT0" } }
 }""",
     "decoupled": SLOW + "model_transaction_policy { decoupled: true }\n"
                  'parameters { key: "responses" value { string_value: "2" } }\n',
