@@ -40,6 +40,7 @@ struct listener {
         int  n_open_handles; /* how many of the two are not closed yet; used while closing */
         int  waiting_fd; /* the accepted connection without a place; -1: none; used by the loop */
         bool is_closing; /* used by the loop */
+        bool is_expecting; /* some were handed to other loops since none was on its way; used by the loop */
         struct mail start, retry, close;
 
         struct mutex lock; /* rank LOCK_LEAF; guards the fields below */
@@ -120,6 +121,7 @@ static void hand_over(struct listener *ln, int fd) {
         ln->n_arriving++;
         ln->n_mails++;
         mutex_unlock(&ln->lock);
+        ln->is_expecting = true;
         atomic_fetch_add_explicit(&target->n_arriving, 1, memory_order_relaxed);
         mailbox_post(&target->mailbox, &d->mail);
 }
@@ -174,21 +176,38 @@ static bool wait_for_arrival(struct listener *ln) {
         return ln->is_waiting;
 }
 
-/* Gives the connection to a loop or refuses it. False when it has to wait. */
-static bool place(struct listener *ln, int fd) {
+static bool take_place(struct listener *ln) {
         const struct listener_options *o = &ln->options;
 
-        if (o->can_accept == NULL || o->can_accept(o->owner)) {
-                hand_over(ln, fd);
-                return true;
-        }
-        if (!ln->is_closing && wait_for_arrival(ln)) {
-                ln->waiting_fd = fd;
-                return false;
-        }
+        return o->can_accept == NULL || o->can_accept(o->owner);
+}
+
+static void refuse_fd(struct listener *ln, int fd) {
+        const struct listener_options *o = &ln->options;
+
         if (o->on_refused != NULL)
                 o->on_refused(o->owner);
         close(fd);
+}
+
+/* Gives the connection to a loop or refuses it. False when it has to wait. The last connection on its way may arrive,
+ * and free a place, after the question for one: then it is asked once more. */
+static bool place(struct listener *ln, int fd) {
+        bool is_expecting;
+
+        while (!take_place(ln)) {
+                is_expecting = ln->is_expecting;
+                if (!ln->is_closing && wait_for_arrival(ln)) {
+                        ln->waiting_fd = fd;
+                        return false;
+                }
+                ln->is_expecting = false;
+                if (!is_expecting) {
+                        refuse_fd(ln, fd);
+                        return true;
+                }
+        }
+        hand_over(ln, fd);
         return true;
 }
 

@@ -22,30 +22,34 @@ static struct pull_engine *self_of(struct scheduler *s) {
 
 /* ---- waking and watching --------------------------------------------------------------------- */
 
-static void wake_locked(struct instance *in) {
+static void leave_idle_locked(struct instance *in) {
         if (list_is_linked(&in->idle_node))
                 list_remove(&in->idle_node);
-        cond_signal(&in->wake);
 }
 
-static void give_permit_locked(struct instance *in) {
-        instance_set_permit_locked(in, PERMIT_GIVEN);
-        wake_locked(in);
+static void wake_locked(struct instance *in) {
+        leave_idle_locked(in);
+        cond_signal(&in->wake);
 }
 
 /* The limiter calls this when the instance gets its permit. */
 static void on_permit(void *instance) {
-        struct instance *in = instance;
+        struct instance    *in = instance;
+        struct pull_engine *e = in->engine;
+        _Atomic uint32_t   *signalled;
 
-        MUTEX_GUARD(&in->engine->lock);
-        give_permit_locked(in);
+        mutex_lock(&e->lock);
+        instance_set_permit_locked(in, PERMIT_GIVEN);
+        leave_idle_locked(in);
+        signalled = cond_signal_later(&in->wake);
+        mutex_unlock(&e->lock);
+        cond_wake(signalled);
 }
 
 static void wake_deferred(void *scheduler);
 
 static void take_and_wake_locked(struct sched_event *ev, struct instance *in) {
-        if (list_is_linked(&in->idle_node))
-                list_remove(&in->idle_node);
+        leave_idle_locked(in);
         wake_instance_locked(ev, in);
 }
 
@@ -703,8 +707,7 @@ static void run_dispatched(struct pull_engine *e, struct instance *in, struct sc
         run_batch(e, ev, false);
         if (ev->has_continuations)
                 run_continuations(e, in, ev->thread);
-        if (list_is_linked(&in->idle_node))
-                list_remove(&in->idle_node);
+        leave_idle_locked(in);
 }
 
 /* One iteration of an instance's thread: asks for a batch and runs it, or sleeps. */
@@ -725,8 +728,7 @@ static void iterate_locked(struct pull_engine *e, struct instance *in,
                 cond_wake(ev.signalled); /* the lock is released by the wait */
                 wait_idle_locked(e, in);
         } else {
-                if (list_is_linked(&in->idle_node))
-                        list_remove(&in->idle_node);
+                leave_idle_locked(in);
                 if (e->watcher == in)
                         e->watcher = NULL; /* it does not sleep: it asks again before */
                 unlock_and_finish(e, &ev);
@@ -737,8 +739,7 @@ static void iterate_locked(struct pull_engine *e, struct instance *in,
                 if (ev.has_continuations)
                         run_continuations(e, in, thread);
         }
-        if (list_is_linked(&in->idle_node))
-                list_remove(&in->idle_node);
+        leave_idle_locked(in);
 }
 
 /* True when the instance has a batch for its thread, which runs it before it ends. */
@@ -754,8 +755,7 @@ static void instance_main(void *arg) {
         mutex_lock(&e->lock);
         while (in->state == INSTANCE_BORROWED)
                 cond_wait(&in->wake, &e->lock);
-        if (list_is_linked(&in->idle_node))
-                list_remove(&in->idle_node);
+        leave_idle_locked(in);
         while (must_run(in) || (!e->is_ending && !in->is_leaving))
                 iterate_locked(e, in, thread);
         if (e->watcher == in)

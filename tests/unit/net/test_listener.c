@@ -314,7 +314,28 @@ static void test_a_few_in_each_round(void **state) {
 static struct {
         unsigned n_free;
         unsigned n_asked, n_arrived, n_refused;
+        struct loop *
+                late; /* connections arrive there before an answer in vain is used; NULL: when they may */
+        struct mail last; /* behind them */
+        bool        is_last_delivered;
 } places;
+
+static void on_last(struct mail *m) {
+        MUTEX_GUARD(&seen.lock);
+
+        (void)m;
+        places.is_last_delivered = true;
+        cond_broadcast(&seen.changed);
+}
+
+static void let_arrive_locked(void) {
+        busy.is_released = true;
+        cond_broadcast(&seen.changed);
+        places.last.deliver = on_last;
+        mailbox_post(loop_mailbox(STEAL(places.late)), &places.last);
+        while (!places.is_last_delivered)
+                cond_wait(&seen.changed, &seen.lock);
+}
 
 static bool take_place(void *owner) {
         bool is_free;
@@ -325,6 +346,8 @@ static bool take_place(void *owner) {
         places.n_free -= is_free ? 1 : 0;
         places.n_asked++;
         cond_broadcast(&seen.changed);
+        if (!is_free && places.late != NULL)
+                let_arrive_locked();
         return is_free;
 }
 
@@ -397,6 +420,29 @@ static void test_wait_for_a_place(void **state) {
                 close(fds[i]);
         }
         end_with_places(loops, ln);
+}
+
+/* The last one arrives between the question for a place and the look for others on their way. */
+static void test_place_that_becomes_free_meanwhile(void **state) {
+        struct loop_group *loops;
+        struct listener   *ln;
+        int                fds[2];
+
+        (void)state;
+        begin_with_places(1, &loops, &ln);
+        mutex_lock(&seen.lock);
+        places.late = loop_group_get(loops, 1);
+        mutex_unlock(&seen.lock);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+                connect_to(ln, fds[i] = new_socket());
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+                expect_end(fds[i]);
+                close(fds[i]);
+        }
+        end_with_places(loops, ln);
+        assert_int_equal(places.n_refused, 0);
+        assert_int_equal(places.n_arrived, ARRAY_LEN(fds));
+        assert_int_equal(places.n_asked, 3);
 }
 
 static void test_refused_when_none_is_on_its_way(void **state) {
@@ -501,6 +547,7 @@ SUITE(listener) {
                 cmocka_unit_test(test_close_while_clients_connect),
                 cmocka_unit_test(test_a_few_in_each_round),
                 cmocka_unit_test(test_wait_for_a_place),
+                cmocka_unit_test(test_place_that_becomes_free_meanwhile),
                 cmocka_unit_test(test_refused_when_none_is_on_its_way),
                 cmocka_unit_test(test_close_while_one_waits),
                 cmocka_unit_test(test_inherited_socket),

@@ -9,6 +9,7 @@
 #include "net/seen.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ int posix_memalign(void **ret, size_t alignment, size_t size) {
                 n_failures--;
                 return ENOMEM;
         }
-        *ret = aligned_alloc(alignment, size);
+        *ret = memalign(alignment, size);
         return *ret != NULL ? 0 : ENOMEM;
 }
 

@@ -331,8 +331,12 @@ static bool wake_one(const struct cond *c) {
         return true;
 }
 
+/* Counts as the product does: a thread that was signalled and still sleeps gets no second system call. */
 _Atomic uint32_t *cond_signal_later(struct cond *c) {
-        return has_waiter(c) ? &c->n_signals : NULL;
+        if (c->n_unsignalled == 0)
+                return NULL;
+        c->n_unsignalled--;
+        return &c->n_signals;
 }
 
 void cond_wake(_Atomic uint32_t *signalled) {
@@ -345,11 +349,14 @@ void cond_signal(struct cond *c) {
 }
 
 void cond_broadcast(struct cond *c) {
+        c->n_unsignalled = 0;
         while (wake_one(c))
                 ;
 }
 
 static bool wait_on(struct cond *c, struct mutex *m, enum wait wait, uint64_t deadline_ns) {
+        c->n_waiting++;
+        c->n_unsignalled++;
         release(m);
         self->wait = wait;
         self->on = c;
@@ -359,6 +366,8 @@ static bool wait_on(struct cond *c, struct mutex *m, enum wait wait, uint64_t de
         self->since = x.n_waits++;
         give_turn();
         hold(m);
+        c->n_waiting--;
+        c->n_unsignalled = MIN(c->n_unsignalled, c->n_waiting);
         return !self->has_timed_out;
 }
 

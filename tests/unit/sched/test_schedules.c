@@ -10,6 +10,7 @@
 #include "infer/infer_thread.h"
 #include "infer/request_memory.h"
 #include "sched/explorer.h"
+#include "sched/rate_limiter.h"
 #include "sched/scheduler_fixture.h"
 
 #include <stdio.h>
@@ -25,6 +26,14 @@
         "default_queue_policy { timeout_action: REJECT default_timeout_microseconds: 50 "          \
         "allow_timeout_override: true } "
 #define ORDER "preserve_ordering: true "
+/* One unit of R for all instances. */
+#define NEEDS_R "rate_limiter { resources { name: 'R' count: 1 } } "
+#define LIMITED PLAIN "instance_group [ { name: 'a' " NEEDS_R "}, { name: 'b' " NEEDS_R "} ] "
+/* Members with ranges of batch sizes: a policy that assigns batches. */
+#define ASSIGNED                                                                                   \
+        "name: 'm' max_batch_size: 4 " X "instance_group [ { name: 'a' }, { name: 'b' } ] "        \
+        "parameters { key: 'batch_ranges' value { string_value: 'a:1-1,b:1-4' } } "                \
+        "dynamic_batching { "
 
 enum { MAX_REQUESTS = 3 };
 
@@ -33,21 +42,24 @@ struct story {
         unsigned    n_executors;
         bool        may_inline;
         unsigned    n_requests; /* each is submitted by a thread of its own */
+        int64_t     n_rows;     /* of each; 0: one */
         bool        cancels;    /* a thread cancels the first one */
         bool        drains;  /* a thread begins the unload, else it begins after the last request */
         bool        removes; /* a thread removes the second executor */
+        bool        is_limited, has_members;
         unsigned    deviations;
         unsigned    min_schedules; /* the story has more: it is no empty one */
 };
 
 struct run {
-        const struct story *story;
-        struct fixture     *fixture;
-        struct ticket       tickets[MAX_REQUESTS];
-        bool                is_refused[MAX_REQUESTS]; /* guarded by the fixture's lock */
-        struct thread       submitters[MAX_REQUESTS], others[3];
-        unsigned            n_outcomes[3]; /* answered, refused, failed: over all schedules */
-        unsigned            n_next;        /* submitters that have begun */
+        const struct story  *story;
+        struct fixture      *fixture;
+        struct rate_limiter *limiter; /* NULL: nothing is limited */
+        struct ticket        tickets[MAX_REQUESTS];
+        bool                 is_refused[MAX_REQUESTS]; /* guarded by the fixture's lock */
+        struct thread        submitters[MAX_REQUESTS], others[3];
+        unsigned             n_outcomes[3]; /* answered, refused, failed: over all schedules */
+        unsigned             n_next;        /* submitters that have begun */
 };
 
 static void submit(void *arg) {
@@ -109,7 +121,7 @@ static void check_ticket(struct run *r, unsigned i) {
         }
         explorer_check(t->n_finals == 1 && t->n_responses == 1, "a request is answered twice");
         explorer_check(t->n_releases == 1, "a request is released twice");
-        explorer_check(t->n_executions == (t->has_error ? 0 : 1) ||
+        explorer_check(t->n_executions == (t->has_error || r->story->n_rows > 0 ? 0 : 1) ||
                                (t->code == ERR_CANCELLED && t->n_executions <= 1),
                        "a request is not executed, or twice");
         r->n_outcomes[t->has_error ? 2 : 0]++;
@@ -122,15 +134,42 @@ static void start(struct thread *t, const char *name, thread_fn fn, struct run *
                 *t = (struct thread){ 0 };
 }
 
+/* The first member of ASSIGNED takes one row, the second one or two. */
+static struct error *make_members(const struct sched_setup *setup, struct scheduler **ret) {
+        setup->executors[0]->max_rows = 1;
+        setup->executors[1]->max_rows = 2;
+        return sched_new(setup, ret);
+}
+
+/* A thread that ends an execution gives the permit to another instance, which it wakes. */
+static void check_wakes(struct fake_executor *e, struct request **requests, uint32_t n) {
+        (void)e;
+        (void)requests;
+        (void)n;
+        explorer_check(explorer_n_held_wakes() == 0,
+                       "an instance gets its permit while the lock that it takes is held");
+}
+
+static void set_rows(struct request *req, int64_t n) {
+        request_remove_all_inputs(req);
+        add_zeroed_input(req, "X", DATA_TYPE_FP32, (int64_t[]){ n, 1 }, 2);
+        assert_ok(request_prepare(req), "prepare");
+}
+
 static void play(void *arg) {
         struct run         *r = arg;
         const struct story *s = r->story;
 
-        r->fixture = fixture_open(s->config, s->n_executors, s->may_inline);
+        r->limiter = s->is_limited ? rate_limiter_new(NULL, 0) : NULL;
+        r->fixture = fixture_open_made(s->config, s->n_executors, s->may_inline, r->limiter,
+                                       s->has_members ? make_members : sched_new);
+        r->fixture->before_batch = s->is_limited ? check_wakes : NULL;
         r->n_next = 0;
         for (unsigned i = 0; i < s->n_requests; i++) {
                 r->is_refused[i] = false;
                 ticket_init(&r->tickets[i], r->fixture, (char[]){ (char)('a' + i), '\0' });
+                if (s->n_rows > 0)
+                        set_rows(r->tickets[i].req, s->n_rows);
         }
         for (unsigned i = 0; i < s->n_requests; i++)
                 start(&r->submitters[i], "submitter", submit, r, true);
@@ -147,6 +186,7 @@ static void play(void *arg) {
                 request_free(r->tickets[i].req);
         }
         fixture_close(r->fixture);
+        rate_limiter_free(r->limiter);
 }
 
 static void free_kept(void) {
@@ -260,6 +300,68 @@ static void test_order(void **state) {
         assert_true(n[0] > 0 && n[1] == 0);
 }
 
+static void test_permits_against_unload(void **state) {
+        unsigned n[3];
+
+        (void)state;
+        tell((struct story){ .config = LIMITED NEVER,
+                             .n_executors = 2,
+                             .n_requests = 2,
+                             .drains = true,
+                             .is_limited = true,
+                             .deviations = 2,
+                             .min_schedules = 1000 },
+             n);
+        assert_true(n[0] > 0 && n[1] > 0 && n[2] == 0);
+}
+
+static void test_executor_that_leaves_with_a_permit(void **state) {
+        unsigned n[3];
+
+        (void)state;
+        tell((struct story){ .config = LIMITED NEVER,
+                             .n_executors = 2,
+                             .n_requests = 2,
+                             .removes = true,
+                             .is_limited = true,
+                             .deviations = 2,
+                             .min_schedules = 1000 },
+             n);
+        assert_true(n[0] > 0 && n[1] == 0 && n[2] == 0);
+}
+
+static void test_assigned_batches(void **state) {
+        unsigned n[3];
+
+        (void)state;
+        tell((struct story){ .config = ASSIGNED DELAY "} " NEVER,
+                             .n_executors = 2,
+                             .n_requests = 2,
+                             .cancels = true,
+                             .removes = true,
+                             .has_members = true,
+                             .deviations = 2,
+                             .min_schedules = 1000 },
+             n);
+        assert_true(n[0] > 0 && n[1] == 0 && n[2] > 0);
+}
+
+/* A request of three rows is for both members: its submission wakes two instances. */
+static void test_two_members_at_once(void **state) {
+        unsigned n[3];
+
+        (void)state;
+        tell((struct story){ .config = ASSIGNED "} " NEVER,
+                             .n_executors = 2,
+                             .n_requests = 2,
+                             .n_rows = 3,
+                             .has_members = true,
+                             .deviations = 2,
+                             .min_schedules = 1000 },
+             n);
+        assert_true(n[0] > 0 && n[1] == 0 && n[2] == 0);
+}
+
 SUITE(schedules) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_cancel_against_unload),
@@ -268,6 +370,10 @@ SUITE(schedules) {
                 cmocka_unit_test(test_run_to_completion),
                 cmocka_unit_test(test_executor_that_leaves),
                 cmocka_unit_test(test_order),
+                cmocka_unit_test(test_permits_against_unload),
+                cmocka_unit_test(test_executor_that_leaves_with_a_permit),
+                cmocka_unit_test(test_assigned_batches),
+                cmocka_unit_test(test_two_members_at_once),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
