@@ -299,7 +299,7 @@ def test_output(server):
     assert ask(server, "y = Array([1.0, 2.0, 3.0]).__dlpack__(first=1)")[1] == [2.0, 3.0]
     assert ask(server, "y = Array([1.0], device=1)", name="lab_1")[1] == [1.0]
     assert ask(server, "y = Array([1.0], device=1)")[1] == [1.0]
-    assert ask(server, "result = gpu_arrays.n_alive")[0] == 0
+    until(lambda: ask(server, "result = gpu_arrays.n_alive")[0] == 0)
 
 
 def test_output_in_a_region(server, region):
@@ -403,7 +403,7 @@ def test_call(server, region):
         with Copies(server) as copies:
             assert ask(server, code, tensor_at("r"), name=name)[0] == expected
         assert copies.bytes.get("within_device", 0) == (copied - 1) * BYTES
-    assert ask(server, "result = gpu_arrays.n_alive")[0] == 0
+    until(lambda: ask(server, "result = gpu_arrays.n_alive")[0] == 0)
 
 
 ON_GPU_0 = "preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0)"
