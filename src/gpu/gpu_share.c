@@ -35,18 +35,26 @@ struct error *gpu_share(struct gpus *g, int device, const void *memory,
         return error_wrap(err, "GPU %d: unable to share memory", device);
 }
 
-struct error *gpu_find_place(struct gpus *g, int device, const void *memory, uint64_t *ret_offset) {
+/* The allocation in which the memory lies: where it begins, and its size. */
+static struct error *find_allocation(struct gpus *g, int device, const void *memory,
+                                     cu_pointer *ret_base, size_t *ret_bytes) {
         struct gpu_device *d;
         struct gpu_visit   visit;
-        cu_pointer         base;
-        size_t             bytes;
         struct error      *err;
 
         TRY(gpu_get_device(g, device, &d));
         TRY(gpu_visit_begin(g, d, &visit));
         err = cuda_error(&g->driver,
-                         g->driver.cuMemGetAddressRange_v2(&base, &bytes, (uintptr_t)memory));
+                         g->driver.cuMemGetAddressRange_v2(ret_base, ret_bytes, (uintptr_t)memory));
         gpu_visit_end(&visit);
+        return err;
+}
+
+struct error *gpu_find_place(struct gpus *g, int device, const void *memory, uint64_t *ret_offset) {
+        cu_pointer    base;
+        size_t        bytes;
+        struct error *err = find_allocation(g, device, memory, &base, &bytes);
+
         if (err == NULL)
                 *ret_offset = (uintptr_t)memory - base;
         return error_wrap(err, "GPU %d: unable to share memory", device);
@@ -107,17 +115,10 @@ struct error *gpu_open_shared(struct gpus *g, int device,
 }
 
 struct error *gpu_shared_bytes(struct gpus *g, int device, const void *memory, uint64_t *ret) {
-        struct gpu_device *d;
-        struct gpu_visit   visit;
-        cu_pointer         base;
-        size_t             bytes;
-        struct error      *err;
+        cu_pointer    base;
+        size_t        bytes;
+        struct error *err = find_allocation(g, device, memory, &base, &bytes);
 
-        TRY(gpu_get_device(g, device, &d));
-        TRY(gpu_visit_begin(g, d, &visit));
-        err = cuda_error(&g->driver,
-                         g->driver.cuMemGetAddressRange_v2(&base, &bytes, (uintptr_t)memory));
-        gpu_visit_end(&visit);
         if (err == NULL)
                 *ret = bytes;
         return error_wrap(err, "GPU %d: the size of shared memory cannot be read", device);
