@@ -144,6 +144,7 @@ static struct error *take_role(const struct aws_setup *s, const struct store_key
         };
         AUTO_STRBUF form = { .max = MAX_FORM_BYTES };
 
+        TRY(store_keys_check(base));
         put_role(s, "AssumeRole", &form);
         if (s->external_id != NULL)
                 url_put_parameter(&form, "ExternalId", s->external_id);

@@ -109,16 +109,15 @@ static struct error *get_keys(const struct setup *s, uint64_t now_ns, struct sto
 static struct error *setup_get_keys(const struct setup *s, uint64_t now_ns,
                                     struct store_keys **ret) {
         struct store_keys *k;
+        struct error      *err;
 
         TRY(get_keys(s, now_ns, &k));
-        if (secret_is_plain(k->id) && secret_is_plain(k->secret) && secret_is_plain(k->token)) {
+        err = store_keys_check(k);
+        if (err == NULL)
                 *ret = k;
-                return NULL;
-        }
-        store_keys_unref(k);
-        return error_new_text(ERR_INVALID_ARG,
-                              "a key or token has a control character in it, such as the "
-                              "end of a line");
+        else
+                store_keys_unref(k);
+        return err;
 }
 
 /* Logged once, so that a user who expects keys finds the reason of a refusal. */

@@ -36,6 +36,14 @@ void store_keys_unref(struct store_keys *k) {
         free(k);
 }
 
+struct error *store_keys_check(const struct store_keys *k) {
+        if (secret_is_plain(k->id) && secret_is_plain(k->secret) && secret_is_plain(k->token))
+                return NULL;
+        return error_new_text(ERR_INVALID_ARG,
+                              "a key or token has a control character in it, such as the "
+                              "end of a line");
+}
+
 bool store_keys_equal(const struct store_keys *a, const struct store_keys *b) {
         return a->kind == b->kind && strcmp(a->id, b->id) == 0 &&
                strcmp(a->secret, b->secret) == 0 && strcmp(a->token, b->token) == 0;

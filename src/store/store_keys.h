@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "base/error.h"
 #include "base/ref.h"
 #include "base/str.h"
 
@@ -35,4 +36,6 @@ struct store_keys *store_keys_new(enum store_keys_kind kind, struct str id, stru
 struct store_keys *store_keys_anonymous(void); /* STORE_KEYS_NONE */
 struct store_keys *store_keys_ref(struct store_keys *k);
 void               store_keys_unref(struct store_keys *k); /* NULL is fine */
-bool               store_keys_equal(const struct store_keys *a, const struct store_keys *b);
+/* INVALID_ARG when one of them cannot be the value of a header. */
+struct error *store_keys_check(const struct store_keys *k) NODISCARD;
+bool          store_keys_equal(const struct store_keys *a, const struct store_keys *b);

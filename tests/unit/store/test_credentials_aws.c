@@ -381,6 +381,24 @@ static void test_control_characters_of_container(void **state) {
         assert_int_equal(fake_n_requests(), 0);
 }
 
+/* The keys that ask for those of a role are checked before they sign. */
+static void test_control_characters_of_base_keys(void **state) {
+        struct store_url          url = address();
+        struct store_credentials *c;
+
+        (void)state;
+        fixture_write(".aws/config",
+                      "[default]\nregion = r\nrole_arn = r\nsource_profile = base\n");
+        fixture_write(".aws/credentials",
+                      "[base]\naws_access_key_id = A\x05Z\naws_secret_access_key = k\n");
+        c = fixture_open(&url);
+        fixture_sign_fails(
+                c, ERR_INVALID_ARG,
+                "a key or token has a control character in it, such as the end of a line");
+        store_credentials_free(c);
+        assert_int_equal(fake_n_requests(), 0);
+}
+
 #define IMDS "http://169.254.169.254/latest/"
 
 static void test_instance(void **state) {
@@ -515,6 +533,7 @@ SUITE(credentials_aws) {
                 TEST(test_container),
                 TEST(test_instance),
                 TEST(test_control_characters_of_container),
+                TEST(test_control_characters_of_base_keys),
                 TEST(test_no_instance),
                 TEST(test_file),
                 TEST(test_refused_files),
