@@ -123,7 +123,7 @@ static void leave_allocation(struct cuda_regions *all, struct cuda_allocation *a
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
-/* Of the driver, whose size of the allocation is the one that counts. */
+/* The driver knows the size of the allocation; what the client says does not count. */
 static struct error *open_memory(struct cuda_regions *all, uint64_t byte_size,
                                  struct cuda_region *r) {
         struct error *err;

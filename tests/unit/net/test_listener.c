@@ -316,7 +316,7 @@ static struct {
         unsigned n_asked, n_arrived, n_refused;
         struct loop *
                 late; /* connections arrive there before an answer in vain is used; NULL: when they may */
-        struct mail last; /* behind them */
+        struct mail last; /* the loop delivers it after them */
         bool        is_last_delivered;
 } places;
 
