@@ -15,7 +15,7 @@
 /* A heap has at most 64 MiB, and begins at a multiple of that; but the first one ends at sbrk(0). */
 #define HEAP_BYTES ((size_t)64 << 20)
 #define MAX_BLOCKS (HEAP_BYTES / BLOCK_BYTES)
-/* malloc() may first give blocks from free room between others, which have no pages behind them: at most so many. */
+/* Limit of the blocks without pages that malloc() gives from free room between others, before the free end. */
 #define MAX_ABSENT 64
 
 struct block {

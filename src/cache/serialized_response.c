@@ -36,7 +36,7 @@ struct kept_output {
 
 #define NO_PLACE UINT32_MAX
 
-/* True for n elements of BYTES, each with its length before it, and nothing behind them. */
+/* True when the bytes are exactly n elements of BYTES, each after its length. */
 static bool holds_texts(const char *at, uint64_t left, int64_t n) {
         for (; n > 0; n--) {
                 uint32_t len;

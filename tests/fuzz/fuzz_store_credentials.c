@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Credentials of object stores: files of accounts and keys, and the answers of servers that issue keys.
  *
- * The first byte chooses where the keys come from. The rest is texts, each with a byte 0xff behind it: two
+ * The first byte chooses where the keys come from. The rest is texts, each ended by a byte 0xff: two
  * files, then one answer for each request. An answer begins with a digit for its status (2: 200, 4: 403,
  * 5: 503, others: no answer); its body follows.
  *
