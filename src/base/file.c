@@ -77,6 +77,7 @@ struct error *file_stat(const char *path, struct file_stat *ret) {
                 .size_bytes = native.st_size > 0 ? (uint64_t)native.st_size : 0,
                 .mtime_ns = (int64_t)native.st_mtim.tv_sec * 1000000000 + native.st_mtim.tv_nsec,
                 .inode = (uint64_t)native.st_ino,
+                .device = (uint64_t)native.st_dev,
         };
         return NULL;
 }

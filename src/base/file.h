@@ -19,6 +19,7 @@ struct file_stat {
         uint64_t size_bytes;
         int64_t  mtime_ns;
         uint64_t inode; /* distinguishes a file from one that replaced it */
+        uint64_t device;
 };
 
 char       *path_join(const char *directory, const char *name); /* owned by the caller */

@@ -10,8 +10,9 @@
 
 #include <string.h>
 
-/* Limit of the depth: symbolic links may form a cycle. */
+/* Symbolic links may lead to the same directory many times, or to the root of the machine. */
 #define MAX_DEPTH 16
+#define MAX_ENTRIES ((size_t)1 << 17)
 
 /* FNV-1a, 64 bits: the offset basis and the prime. An attacker gains nothing by a collision. */
 #define HASH_START DIR_FINGERPRINT_NO_CONFIG
@@ -33,10 +34,31 @@ static bool is_leftover(const char *name) {
                str_is(s, "__pycache__");
 }
 
-static uint64_t mix_tree(uint64_t hash, const char *path, unsigned depth);
+/* A directory on the way from the model's directory. */
+struct place {
+        const struct place *above; /* NULL: the model's directory */
+        uint64_t            device, inode;
+        unsigned            depth;
+};
+
+/* What is being read: the entries that may still be looked at. */
+struct walk {
+        size_t n_left;
+};
+
+static bool is_above(const struct place *place, const struct file_stat *stat) {
+        for (; place != NULL; place = place->above)
+                if (place->inode == stat->inode && place->device == stat->device)
+                        return true;
+        return false;
+}
+
+static uint64_t mix_tree(struct walk *walk, uint64_t hash, const char *path,
+                         const struct place *place);
 
 /* Mixes in one entry of a directory, with everything below it. */
-static uint64_t mix_entry(uint64_t hash, const char *path, const char *name, unsigned depth) {
+static uint64_t mix_entry(struct walk *walk, uint64_t hash, const char *path, const char *name,
+                          const struct place *above) {
         struct file_stat stat;
         AUTO_ERROR       err = file_stat(path, &stat);
 
@@ -44,23 +66,31 @@ static uint64_t mix_entry(uint64_t hash, const char *path, const char *name, uns
                 return hash;
         hash = mix(hash, name, strlen(name) + 1);
         hash = mix(hash, &stat.inode, sizeof(stat.inode));
+        if (stat.is_directory && is_above(above, &stat))
+                return hash;
         if (stat.is_directory)
-                return mix_tree(hash, path, depth);
+                return mix_tree(walk, hash, path,
+                                &(struct place){ .above = above,
+                                                 .device = stat.device,
+                                                 .inode = stat.inode,
+                                                 .depth = above != NULL ? above->depth + 1 : 0 });
         if (!stat.is_regular)
                 return hash; /* every use of a pipe or socket changes its time */
         hash = mix(hash, &stat.size_bytes, sizeof(stat.size_bytes));
         return mix(hash, &stat.mtime_ns, sizeof(stat.mtime_ns));
 }
 
-static uint64_t mix_tree(uint64_t hash, const char *path, unsigned depth) {
+static uint64_t mix_tree(struct walk *walk, uint64_t hash, const char *path,
+                         const struct place *place) {
         struct dir_list list = { 0 };
-        AUTO_ERROR      err = depth < MAX_DEPTH ? dir_list_read(path, &list) : NULL;
+        AUTO_ERROR      err = place->depth < MAX_DEPTH ? dir_list_read(path, &list) : NULL;
 
-        for (size_t i = 0; err == NULL && i < list.n_names; i++) {
+        for (size_t i = 0; err == NULL && i < list.n_names && walk->n_left > 0; i++) {
                 AUTO_CHARS entry = path_join(path, list.names[i]);
 
+                walk->n_left--;
                 if (!is_leftover(list.names[i]))
-                        hash = mix_entry(hash, entry, list.names[i], depth + 1);
+                        hash = mix_entry(walk, hash, entry, list.names[i], place);
         }
         dir_list_done(&list);
         return hash;
@@ -85,20 +115,24 @@ static void add_version(struct dir_fingerprint *m, int64_t number, uint64_t file
         m->n_versions++;
 }
 
-static void add_entry(struct dir_fingerprint *m, const char *path, const char *name) {
-        int64_t number;
+/* The configuration is looked at whatever the files of the versions leave of the limit. */
+static void add_entry(struct dir_fingerprint *m, struct walk *walk, const char *path,
+                      const char *name) {
+        struct walk of_config = { .n_left = MAX_ENTRIES };
+        int64_t     number;
 
         if (is_leftover(name))
                 return;
         if (version_from_name(str_of(name), &number) && is_directory(path))
-                add_version(m, number, mix_entry(HASH_START, path, name, 0));
+                add_version(m, number, mix_entry(walk, HASH_START, path, name, NULL));
         else if (strcmp(name, "config.pbtxt") == 0 || strcmp(name, "configs") == 0)
-                m->config = mix_entry(m->config, path, name, 0);
+                m->config = mix_entry(&of_config, m->config, path, name, NULL);
         else
-                m->rest = mix_entry(m->rest, path, name, 0);
+                m->rest = mix_entry(walk, m->rest, path, name, NULL);
 }
 
 struct error *dir_fingerprint_read(const char *directory, struct dir_fingerprint **ret) {
+        struct walk             walk = { .n_left = MAX_ENTRIES };
         struct dir_list         list;
         struct dir_fingerprint *m;
 
@@ -108,7 +142,7 @@ struct error *dir_fingerprint_read(const char *directory, struct dir_fingerprint
         for (size_t i = 0; i < list.n_names; i++) {
                 AUTO_CHARS path = path_join(directory, list.names[i]);
 
-                add_entry(m, path, list.names[i]);
+                add_entry(m, &walk, path, list.names[i]);
         }
         dir_list_done(&list);
         *ret = m;

@@ -6,6 +6,9 @@
  * There is one number for the configuration, one for each version, and one for the rest (labels,
  * samples for the warm-up), because a changed version concerns only that version. Files that
  * editors and backends leave behind (hidden files, backups, swap files, __pycache__) are left out.
+ * Symbolic links are followed, except to a directory that the link is in. At most 131 072 entries below
+ * the versions and the rest are looked at, in the order of their names, 16 levels deep: a link to the
+ * root of a machine costs some seconds at most, and changes behind the limit are not seen.
  *
  * Ownership.  dir_fingerprint_free() frees it.
  * Threads.  One owner.

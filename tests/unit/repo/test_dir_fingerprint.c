@@ -192,6 +192,37 @@ static void test_links_in_circles(void **state) {
         temp_tree_remove(&t);
 }
 
+/* Four links of each directory lead to the next one: 4^15, a billion, ways to the last file. The configuration, which comes
+ * after them, is looked at nevertheless. */
+static void test_many_ways_to_a_file(void **state) {
+        struct temp_tree        t = make_model();
+        AUTO_CHARS              first = temp_tree_path(&t, "m/0");
+        AUTO_CHARS              outside = temp_tree_path(&t, "ways/0");
+        struct dir_fingerprint *before, *after;
+
+        (void)state;
+        for (unsigned i = 0; i < 15; i++)
+                for (unsigned k = 0; k < 4; k++) {
+                        AUTO_CHARS folder = mem_printf("ways/%u", i);
+                        AUTO_CHARS relative = mem_printf("ways/%u/%u", i, k);
+                        AUTO_CHARS link = temp_tree_path(&t, relative);
+                        AUTO_CHARS to = mem_printf("../%u", i + 1);
+
+                        temp_tree_folder(&t, folder);
+                        assert_int_equal(symlink(to, link), 0);
+                }
+        temp_tree_write(&t, "ways/15/file", "one");
+        assert_int_equal(symlink(outside, first), 0);
+        before = read_mark(&t);
+        temp_tree_write(&t, "m/config.pbtxt", "another");
+        after = read_mark(&t);
+        assert_int_not_equal(before->config, after->config);
+        assert_int_equal(before->rest, after->rest);
+        dir_fingerprint_free(before);
+        dir_fingerprint_free(after);
+        temp_tree_remove(&t);
+}
+
 /* As volumes of container platforms do it: all files are links through a hidden folder. */
 static void test_links_are_followed(void **state) {
         struct temp_tree        t = temp_tree_make();
@@ -342,6 +373,7 @@ SUITE(dir_fingerprint) {
                 cmocka_unit_test(test_changes),
                 cmocka_unit_test(test_versions_come_and_go),
                 cmocka_unit_test(test_links_in_circles),
+                cmocka_unit_test(test_many_ways_to_a_file),
                 cmocka_unit_test(test_links_are_followed),
                 cmocka_unit_test(test_pipes_in_use),
                 cmocka_unit_test(test_no_directory),
