@@ -14,6 +14,7 @@
    64 KiB (`H2_READ_BYTES`), `H2_READ_BYTES` (64 KiB), `H2_READ_BYTES` = 64 KiB, and a row of a table
    that begins with | 64 KiB | `H2_READ_BYTES` |. Where files disagree, the page names the file: 2
    (`MAX_TRIES` in `src/net/loop.c`). A variable of the Makefile counts as a constant
+ * docs/threads.md has the name of each thread that src starts, and no two files give threads the same name
  * the folders that meson.build and the tables of check_layers.py name exist
 """
 import ast
@@ -37,6 +38,10 @@ STOP = re.compile(r"^\d+\. ", re.M)
 MAX_STOPS = MAX_FILES = 15
 MIN_PLACES = 40  # far below what the tour has: a change of notation must not empty the check
 MIN_CONSTANTS = 20  # likewise, of all pages
+MIN_THREADS = 10  # likewise, of src
+
+THREADS = "docs/threads.md"
+THREAD = re.compile(r'\b(?:thread_start|work_pool_new)\([^;"]*"([^"]+)"')
 
 TOPS = ("src", "backends", "caches", "repoagents", "schedulers", "include")
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Z]\w+)[ \t]+([^\n]+)", re.M)
@@ -264,6 +269,27 @@ def check_folders(root, named):
                 yield f"{where}: there is no folder {folder}"
 
 
+def thread_names(root):
+    """The names that the sources give threads, each with the files that do."""
+    found = {}
+    for folder, _, files in os.walk(os.path.join(root, "src")):
+        for name in sorted(files):
+            path = os.path.relpath(os.path.join(folder, name), root)
+            if name.endswith(".c"):
+                for thread in THREAD.findall(read(root, path)):
+                    found.setdefault(thread, set()).add(path)
+    return found
+
+
+def check_threads(root):
+    names, page = thread_names(root), read(root, THREADS)
+    for thread, files in sorted(names.items()):
+        if len(files) > 1:
+            yield f"threads of {' and '.join(sorted(files))} have the same name: {thread}"
+        if f"`{thread}`" not in page:
+            yield f"{THREADS}: there is no `{thread}`, a thread of {sorted(files)[0]}"
+
+
 def check(root):
     """Returns the problems, and the numbers of places, pages and constants that were checked."""
     problems, n_places = check_tour(root)
@@ -329,6 +355,21 @@ def self_test_folders():
     return [] if problems == expected else [f"self-test of folders: got {problems}"]
 
 
+def self_test_threads():
+    sources = {"net/a.c": 'err = thread_start(&t->thread, "one", run, t);\nthread_start(&u, name, run, u);\n',
+               "net/b.c": 'p = work_pool_new("two",\n 2);\nq = work_pool_new("two", 1);\n',
+               "net/c.c": 'p = work_pool_new("one", 3);\nlog_info("no thread");\n'}
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in [(THREADS, "`one` and two"), *(("src/" + path, text) for path, text in sources.items())]:
+            os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(text)
+        problems = list(check_threads(root))
+    expected = ["threads of src/net/a.c and src/net/c.c have the same name: one",
+                f"{THREADS}: there is no `two`, a thread of src/net/b.c"]
+    return [] if problems == expected else [f"self-test of threads: got {problems}"]
+
+
 def self_test():
     cases = [  # text of the tour, number of problems
         ("[`net/a.c:long_head`](../src/net/a.c) and [`net/a.c:marked`](../src/net/a.c)", 0),
@@ -375,8 +416,8 @@ def self_test():
             problems = check(root)[0]
         if len(problems) != expected:
             failures.append(f"self-test {number}: {expected} expected, got {problems}")
-    failures += self_test_folders()
-    print("\n".join(failures) or f"{len(cases) + 1} fixtures as expected")
+    failures += self_test_folders() + self_test_threads()
+    print("\n".join(failures) or f"{len(cases) + 2} fixtures as expected")
     return 1 if failures else 0
 
 
@@ -387,6 +428,9 @@ def main():
     root = arguments[0] if arguments else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     problems, n_places, n_pages, n_constants = check(root)
     problems += check_folders(root, [("tools/check_layers.py", layer_folders())])
+    problems += check_threads(root)
+    if len(thread_names(root)) < MIN_THREADS:
+        problems.append(f"src: only {len(thread_names(root))} names of threads were found")
     if n_places < MIN_PLACES:
         problems.append(f"{TOUR}: only {n_places} places of the form [`file:function`](link)")
     if n_constants < MIN_CONSTANTS:

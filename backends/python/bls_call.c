@@ -338,9 +338,30 @@ static TRITONSERVER_Error *measure_reply(const struct bls_call          *call,
 
 static TRITONSERVER_Error *hand_over(const struct bls_call *call, const struct output_view *view,
                                      struct shm_device *ret) {
-        *ret = view->buffer->place;
-        return holds_add_output(call->instance, call->session, view->buffer->device,
-                                view->buffer->device_memory, view->n_bytes, ret);
+        struct output_buffer *output = view->buffer;
+
+        KIT_TRY(holds_add_output(call->instance, call->session, output->device,
+                                 output->device_memory, view->n_bytes, &output->place));
+        *ret = output->place;
+        return NULL;
+}
+
+/* The stub does not get the reply, so it would not give back what was handed over. */
+static void take_back_outputs(const struct bls_call *call, TRITONSERVER_InferenceResponse *response,
+                              uint32_t n_outputs) {
+        for (uint32_t i = 0; i < n_outputs; i++) {
+                struct output_view  view;
+                TRITONSERVER_Error *err = view_output(response, i, &view);
+
+                if (err != NULL)
+                        TRITONSERVER_ErrorDelete(err);
+                else if (view.n_bytes == 0 || !view.buffer->is_handed_over)
+                        continue;
+                else if (is_on_device(view.buffer))
+                        holds_on_dropped(call->instance, view.buffer->place.hold);
+                else
+                        view.buffer->is_handed_over = false;
+        }
 }
 
 /* Writes the reply and passes the memory of the outputs to the stub. Places in shm_answer are
@@ -414,8 +435,11 @@ static TRITONSERVER_Error *make_reply(struct bls_call                *call,
         }
         if (err == NULL) {
                 err = write_reply(call, block, response, n_outputs, &parameters);
-                if (err != NULL)
+                if (err != NULL) {
+                        take_back_outputs(call, response, n_outputs);
                         region_free(&call->session->region, block);
+                        block = 0;
+                }
         }
         kit_text_done(&parameters);
         *ret = block;

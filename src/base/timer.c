@@ -160,15 +160,18 @@ void timer_init(struct timer *t, timer_fn fire) {
 }
 
 void timer_arm(struct timer_thread *tt, struct timer *t, uint64_t due_ns) {
-        MUTEX_GUARD(&tt->lock);
+        _Atomic uint32_t *signalled = NULL;
 
+        mutex_lock(&tt->lock);
         if (due_ns == CLOCK_NEVER) {
                 disarm_locked(tt, t);
-                return;
+        } else {
+                arm_locked(tt, t, due_ns);
+                if (tt->heap[0] == t)
+                        signalled = cond_signal_later(&tt->changed);
         }
-        arm_locked(tt, t, due_ns);
-        if (tt->heap[0] == t)
-                cond_signal(&tt->changed);
+        mutex_unlock(&tt->lock);
+        cond_wake(signalled);
 }
 
 void timer_cancel(struct timer_thread *tt, struct timer *t) {

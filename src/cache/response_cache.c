@@ -43,7 +43,7 @@ struct error *response_cache_new(const struct cache_library_options *o,
         struct response_cache *c = mem_zalloc(sizeof(*c));
         struct error          *err = keyed_hash_key_make(&c->secret);
 
-        c->senders = work_pool_new("neso-answers", MAX_SENDERS, WORK_BACKGROUND);
+        c->senders = work_pool_new("neso-cache", MAX_SENDERS, WORK_BACKGROUND);
         if (err == NULL)
                 err = cache_library_open(o, &c->library);
         if (err != NULL) {

@@ -673,12 +673,32 @@ static void reload_keys(struct serve *s) {
                 log_keys(s->keys);
 }
 
-/* On SIGHUP: reads the files again that may change while the server runs. Connections stay open. A
- * file that cannot be read changes nothing. */
+/* Opens the log file again, in both link units: a program that rotates logs has renamed it. Without that, its room on
+ * the disk could not be freed. */
+static struct error *open_log_again(const char *path) {
+        TRY(core_error_take(TRITONSERVER_ServerOptionsSetLogFile(NULL, path)));
+        return log_set_file(path);
+}
+
+static void reopen_log(const struct serve *s) {
+        AUTO_ERROR err = NULL;
+
+        if (*s->options.log_file == '\0')
+                return;
+        err = open_log_again(s->options.log_file);
+        if (err != NULL)
+                log_error("the log stays in the file that is open: %s", err->message);
+        else
+                log_info("opened the log file again");
+}
+
+/* On SIGHUP: opens the log file again, and reads the files again that may change while the server runs. Connections
+ * stay open. A file that cannot be opened changes nothing. */
 static void serve_reload(void *owner) {
         struct serve *s = owner;
 
         supervisor_tell_reloading(&s->supervisor);
+        reopen_log(s);
         reload_keys(s);
         serve_tls_reload(&s->tls);
         supervisor_tell_ready(&s->supervisor);
@@ -747,7 +767,7 @@ const struct command_page serve_page = {
                  "on a port of their own. tritonserver is another name of this command.\n"
                  "SIGINT or SIGTERM stops the server: it refuses new requests, finishes those in\n"
                  "flight, and ends; a second signal ends it at once. On SIGHUP it reads API keys\n"
-                 "and certificates again.",
+                 "and certificates again, and opens the log file again.",
         .options = &cli_option_table,
         .exit_codes = "0 after a stop, 1 when the server cannot start or a stop takes too long",
 };

@@ -193,11 +193,12 @@ struct h2_conn {
         size_t                  n_open; /* streams that are not closed */
 
         enum h2_state state;
-        bool          is_busy; /* inside callbacks of the session or of methods; a flush follows */
-        bool          is_flushing;
-        bool          wants_flush;        /* flush requested while busy or flushing */
-        bool          has_due;            /* is_due of some stream is set */
-        bool          has_sent_encodings; /* an answer had grpc-accept-encoding */
+        /* All combinations occur: a flush may let a paused stream go on, whose methods ask for a flush. */
+        bool is_busy; /* inside callbacks of the session or of methods; a flush follows */
+        bool is_flushing;
+        bool wants_flush;        /* flush requested while busy or flushing */
+        bool has_due;            /* is_due of some stream is set */
+        bool has_sent_encodings; /* an answer had grpc-accept-encoding */
 
         uint64_t        now_ns;  /* time of the last read or tick */
         uint64_t        used_ns; /* time of the last request or bytes of a message */

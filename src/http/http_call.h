@@ -11,7 +11,8 @@
  * Ownership.  The connection owns the call and recycles it: nothing is allocated per request. When the
  * client closes the connection before the answer, on_abort is called once, on the loop, so that the
  * handler can cancel its work; the call stays valid until it is answered. A client that closes only its
- * sending side looks the same: on_abort is called as well, and the client still gets the answer.
+ * sending side looks the same: on_abort is called as well, and the client still gets the answer;
+ * for a call that begins after that, on_abort follows at once.
  * Threads.  The loop's thread; http_call_mailbox(): any thread.
  */
 #pragma once

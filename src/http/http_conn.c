@@ -279,6 +279,11 @@ static bool has_more(const struct http_conn *c) {
         return c->in_at < c->in_len || conn_has_unread(c->net);
 }
 
+/* The peer sends no more, and no request of it is left behind the current one. */
+static bool is_last_request(const struct http_conn *c) {
+        return c->has_ended && c->next_at == c->in_len;
+}
+
 static void hold_buf(struct http_conn *c, struct buf *b) {
         struct http_out *out = &c->out;
 
@@ -543,7 +548,7 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
         call->send_start_ns = clock_now_ns();
         c->out.status = reply->status;
         c->out.close = c->out.close || reply->close || c->must_linger ||
-                       c->shard->net.is_draining || c->has_ended ||
+                       c->shard->net.is_draining || is_last_request(c) ||
                        drain_sends_away(call->service->drain, call->send_start_ns);
         if (holds_much(c))
                 reply = free_request_memory(c, reply, &memory, &holder);
@@ -741,7 +746,7 @@ void http_call_begin_chunks(struct http_call *call, const struct http_reply *rep
         call->send_start_ns = clock_now_ns();
         c->out.status = reply->status;
         c->out.close = c->out.close || reply->close || c->out.is_http10 ||
-                       c->shard->net.is_draining || c->has_ended ||
+                       c->shard->net.is_draining || is_last_request(c) ||
                        drain_sends_away(call->service->drain, call->send_start_ns);
         c->out.in_chunks = true;
         c->out.is_last_queued = c->out.is_last_sent = c->out.is_held = false;
@@ -1022,6 +1027,8 @@ static void hand_out(struct http_conn *c) {
                 call->route->handler(call);
         else
                 c->server->options.routes.fallback(call);
+        if (c->has_ended) /* a client that left, or that only closed its sending side */
+                abort_call(c);
 }
 
 /* Takes a body that is in the read buffer, behind its head. */
@@ -1400,6 +1407,8 @@ static void run_conn(struct http_conn *c) {
         c->is_running = true;
         while (may_step(c) && step_conn(c))
                 ;
+        if (c->has_ended && (c->state == HTTP_CONN_BODY || c->state == HTTP_CONN_CHUNKS))
+                http_conn_close(c); /* the rest of the body does not come */
         c->is_running = false;
         if (c->net != NULL && turns_is_waiting(&c->turn))
                 conn_read_stop(c->net);

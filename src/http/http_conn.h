@@ -16,7 +16,8 @@
  *
  * In each round the loop first reads all readable sockets and then parses, connection by connection, so
  * that the code of each phase stays in the cache. A full buffer is parsed at once. A connection whose pipeline
- * is longer than its share of the round (net/turns.h) waits for its turn with what it has read.
+ * is longer than its share of the round (net/turns.h) waits for its turn with what it has read. When the peer has closed
+ * its sending side, the complete requests that were read are answered, and then the connection closes.
  *
  * http_conn.c also defines those functions of http_call.h that answer (http_call_reply(), the chunks),
  * because an answer may close the connection or start its next request. Code that needs no connection is

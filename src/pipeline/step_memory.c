@@ -41,7 +41,7 @@ void step_memory_init(struct step_memory *m, struct byte_budget *budget,
         *m = (struct step_memory){ .budget = budget,
                                    .pool = buf_pool_new(STEP_MEMORY_MAX_KEPT),
                                    .timers = timers,
-                                   .senders = work_pool_new("neso-answers", MAX_SENDERS,
+                                   .senders = work_pool_new("neso-ensembles", MAX_SENDERS,
                                                             WORK_BACKGROUND) };
         buf_pool_set_budget(m->pool, budget);
         timer_init(&m->trim, on_trim);

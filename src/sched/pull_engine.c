@@ -258,7 +258,7 @@ static void refuse_cancelled(struct pull_engine *e, struct request *req) {
 
 /* ---- after the lock was released ------------------------------------------------------------- */
 
-/* Releases the lock. Then wakes an instance's thread, and instances of other models that got a permit, and refuses
+/* Releases the lock. Then wakes the threads of instances, and instances of other models that got a permit, and refuses
  * requests that timed out, before anything runs on this thread. When no batch was taken, the engine may be
  * freed during this call. */
 static void unlock_and_finish(struct pull_engine *e, const struct sched_event *ev) {
@@ -267,7 +267,7 @@ static void unlock_and_finish(struct pull_engine *e, const struct sched_event *e
         struct rate_limiter *limiter = e->limiter;
 
         mutex_unlock(&e->lock);
-        cond_wake(ev->signalled);
+        wake_signalled(ev);
         if (limiter != NULL)
                 rate_limiter_deliver(limiter);
         if (ev->expired != NULL)
@@ -725,7 +725,7 @@ static void iterate_locked(struct pull_engine *e, struct instance *in,
         schedule_locked(e, &ev);
         if (ev.runner == NULL && ev.expired == NULL && ev.refused == NULL &&
             (e->limiter == NULL || !rate_limiter_has_permits(e->limiter))) {
-                cond_wake(ev.signalled); /* the lock is released by the wait */
+                wake_signalled(&ev); /* the lock is released by the wait */
                 wait_idle_locked(e, in);
         } else {
                 leave_idle_locked(in);

@@ -55,6 +55,9 @@ struct pull_engine {
         bool                 is_ready;    /* the first instances have been added */
 };
 
+/* Instances that an event wakes after it has released the lock. One that wakes more wakes the first of them earlier. */
+#define MAX_WAKES_LATER 4
+
 /* An event, and its results for the thread on which it happened. */
 struct sched_event {
         struct infer_thread *thread; /* the thread of the event; NULL: it runs nothing here */
@@ -70,9 +73,10 @@ struct sched_event {
         struct request   *batch;  /* linked by queued.next */
         uint32_t          n_requests;
         uint64_t          rows;
-        _Atomic uint32_t *signalled; /* an instance: woken after the lock is released */
-        struct request   *expired;   /* timed out: refused after that */
-        struct refusal   *refused;   /* refused by the policy: answered after that */
+        uint32_t          n_signalled; /* instances, which are woken after the lock is released */
+        _Atomic uint32_t *signalled[MAX_WAKES_LATER];
+        struct request   *expired; /* timed out: refused after that */
+        struct refusal   *refused; /* refused by the policy: answered after that */
 
         bool has_continuations; /* the batch left continuations to run */
         bool has_more;          /* after the batch: the event asks again */
@@ -91,15 +95,23 @@ static inline bool may_borrow(const struct pull_engine *e, const struct instance
                (e->inline_execution == INLINE_ALWAYS || in->executor->may_inline);
 }
 
-/* Wakes the thread of the instance after the event has released the lock. The event remembers one of them; with
- * several, the thread of an earlier one may wake while the lock is held. */
+/* Wakes the threads of the instances that the event has signalled. */
+static inline void wake_signalled(const struct sched_event *ev) {
+        for (uint32_t i = 0; i < ev->n_signalled; i++)
+                cond_wake(ev->signalled[i]);
+}
+
+/* Wakes the thread of the instance after the event has released the lock. */
 static inline void wake_instance_locked(struct sched_event *ev, struct instance *in) {
         _Atomic uint32_t *signalled = cond_signal_later(&in->wake);
 
         if (signalled == NULL)
                 return;
-        cond_wake(ev->signalled);
-        ev->signalled = signalled;
+        if (ev->n_signalled == MAX_WAKES_LATER) {
+                wake_signalled(ev);
+                ev->n_signalled = 0;
+        }
+        ev->signalled[ev->n_signalled++] = signalled;
 }
 
 /* The instance leaves the idle list with a batch of that many rows. All batches are handed out here. */

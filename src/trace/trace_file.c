@@ -91,18 +91,29 @@ static void restore(const char *path, int fd, off_t end) {
                 log_error("failed to restore trace file '%s': %s", path, strerror(errno));
 }
 
+/* Begins a new array in a file that does not hold the array up to `end` any more: a program that rotates logs has
+ * renamed or emptied it since. */
+static void begin_anew_if_lost(int fd, off_t *end) {
+        struct stat status;
+
+        if (*end > 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+            status.st_size <= *end && ftruncate(fd, 0) == 0)
+                *end = 0;
+}
+
 /* Writes `text` as elements of the array in that file. *end is the position of its closing bracket,
  * 0 for a new file. False when the file stays as it was. */
 static bool append_file(const char *path, off_t *end, struct strbuf *text) {
-        bool is_new = *end == 0;
-        int  fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (is_new ? O_TRUNC : 0), FILE_MODE);
-        bool is_written;
+        int  fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (*end == 0 ? O_TRUNC : 0), FILE_MODE);
+        bool is_new, is_written;
 
         strbuf_putc(text, ']');
         if (fd < 0) {
                 log_error("failed to open trace file '%s': %s", path, strerror(errno));
                 return false;
         }
+        begin_anew_if_lost(fd, end);
+        is_new = *end == 0;
         /* A comma replaces the closing bracket of the previous write. */
         is_written = write_all(fd, is_new ? "[" : ",", 1, *end) &&
                      write_all(fd, text->ptr, text->len, *end + 1);

@@ -2,6 +2,7 @@
 #include "trace/trace_writer.h"
 
 #include "base/clock.h"
+#include "base/heap_end.h"
 #include "base/mem.h"
 #include "trace/trace_record.h"
 #include "trace/trace_settings.h"
@@ -120,6 +121,21 @@ static bool is_due_locked(const struct trace_writer *w, uint64_t *ret_due_ns) {
         return clock_now_ns() >= *ret_due_ns;
 }
 
+/* Passes a batch to the sink. After the last one of a burst the memory that the sink needed for it is returned. The lock
+ * is released meanwhile. */
+static void pass_batch_locked(struct trace_writer *w) {
+        struct trace_sink   *sink = w->options.sink;
+        struct trace_record *batch = take_batch_locked(w);
+        bool                 is_last = w->first == NULL;
+
+        w->oldest_ns = clock_now_ns(); /* an approximation for the rest of the queue */
+        mutex_unlock(&w->lock);
+        sink->ops->take(sink, batch);
+        if (is_last)
+                heap_end_trim();
+        mutex_lock(&w->lock);
+}
+
 static void writer_main(void *arg) {
         struct trace_writer *w = arg;
         struct trace_sink   *sink = w->options.sink;
@@ -128,13 +144,7 @@ static void writer_main(void *arg) {
         mutex_lock(&w->lock);
         for (;;) {
                 if (is_due_locked(w, &due_ns)) {
-                        struct trace_record *batch = take_batch_locked(w);
-
-                        w->oldest_ns = clock_now_ns(); /* an approximation for the rest of the
-                                                        * queue */
-                        mutex_unlock(&w->lock);
-                        sink->ops->take(sink, batch);
-                        mutex_lock(&w->lock);
+                        pass_batch_locked(w);
                 } else if (w->is_woken) {
                         w->is_woken = false;
                         mutex_unlock(&w->lock);

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import pathlib
 import re
 import resource
 import signal
@@ -744,6 +745,36 @@ def test_log_file(tmp_path):
     assert running.log == ["Signal (15) received."]
     lines = log.read_text().splitlines()
     assert lines[0] == "before" and len(messages(log.read_text())) == len(lines) - 1
+
+
+def wait_for_text(path, text):
+    deadline = time.monotonic() + 30
+    while not path.exists() or text not in path.read_text():
+        assert time.monotonic() < deadline, (path, text)
+
+
+def test_rotation_of_the_log_file(tmp_path):
+    """After a rename, SIGHUP makes the server write to a new file, and no descriptor of the old one stays open. When
+    that is impossible, the log goes on where it was, with the reason."""
+    log, folder = tmp_path / "logs" / "server.log", tmp_path / "away"
+    log.parent.mkdir()
+    (tmp_path / "models").mkdir()
+    running = Server(tmp_path / "models", (f"--log-file={log}",), waits_for=())
+    wait_for_text(log, "Started Metrics Service")
+    log.rename(log.with_suffix(".1"))
+    running.process.send_signal(signal.SIGHUP)
+    wait_for_text(log, "opened the log file again")
+    opened = pathlib.Path(f"/proc/{running.process.pid}/fd")
+    assert {target for fd in opened.iterdir()
+            if (target := os.readlink(fd)).startswith(str(log.parent))} == {str(log)}
+
+    log.parent.rename(folder)
+    running.process.send_signal(signal.SIGHUP)
+    wait_for_text(folder / "server.log",
+                  "the log stays in the file that is open: unable to open log file")
+    assert running.stop() == 0
+    assert "Started Metrics Service" in (folder / "server.1").read_text()
+    assert not log.parent.exists()
 
 
 def test_levels_of_logs(tmp_path):

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define INFER "POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\n\r\n"
+#define LATER "GET /later HTTP/1.1\r\nHost: a\r\n\r\n"
+#define ECHO "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"
 #define SOON (clock_now_ns() + 20 * NS_PER_S)
 
 static void test_big_answer_to_a_slow_reader(void **state) {
@@ -134,6 +136,42 @@ static void test_half_closed_client(void **state) {
         client_expect_answer(fd, 200, "late");
         client_expect_end(fd);
         close(fd);
+        fixture_done(&f);
+}
+
+/* What came behind a request that is being handled is answered as well; a part of a request is not. The handlers learn
+ * that the client may have left. */
+static void test_half_close_behind_a_pipeline(void **state) {
+        static const char *const parts[] = {
+                "",
+                "GET /health HTTP/1.1\r\nHost: a\r\n",
+                "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nhi",
+                "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\nhi",
+                "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab",
+        };
+        struct fixture f;
+
+        (void)state;
+        fixture_init(&f);
+        fixture_start(&f);
+        for (unsigned i = 0; i < ARRAY_LEN(parts); i++) {
+                int fd = client_open(&f);
+
+                client_say(fd, LATER INFER LATER ECHO);
+                client_say(fd, parts[i]);
+                shutdown(fd, SHUT_WR);
+                seen_wait(&f.seen, &f.seen.n_aborted, 2 * i + 1);
+                fixture_answer_held(&f);
+                client_expect_answer(fd, 200, "late");
+                client_expect_answer(fd, 200, "m -1 ");
+                seen_wait(&f.seen, &f.seen.n_aborted, 2 * i + 2);
+                fixture_answer_held(&f);
+                client_expect_answer(fd, 200, "late");
+                client_expect_answer(fd, 200, "hi");
+                client_expect_end(fd);
+                close(fd);
+        }
+        assert_int_equal(f.seen.n_aborted, 2 * ARRAY_LEN(parts));
         fixture_done(&f);
 }
 
@@ -684,6 +722,7 @@ SUITE(http_conn) {
                 cmocka_unit_test(test_reader_goes_away),
                 cmocka_unit_test(test_client_gone_before_the_answer),
                 cmocka_unit_test(test_half_closed_client),
+                cmocka_unit_test(test_half_close_behind_a_pipeline),
                 cmocka_unit_test(test_idle),
                 cmocka_unit_test(test_too_slow),
                 cmocka_unit_test(test_stalled_reader),

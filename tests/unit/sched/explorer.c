@@ -325,7 +325,8 @@ static bool wake_one(const struct cond *c) {
 
         if (f == NULL)
                 return false;
-        self->n_held_wakes += f->mutex->rank == LOCK_QUEUE && is_held_by(f->mutex, self);
+        self->n_held_wakes += (f->mutex->rank == LOCK_QUEUE || f->mutex->rank == LOCK_TIMER) &&
+                              is_held_by(f->mutex, self);
         f->wait = WAIT_MUTEX;
         f->on = f->mutex;
         return true;

@@ -35,7 +35,8 @@ struct exploration {
 /* Returns the number of schedules; *ret_is_complete is true when there are no others. */
 unsigned explore(const struct exploration *e, bool *ret_is_complete);
 
-/* Threads that the calling thread has woken while it held the lock of a queue that they take next. */
+/* Threads that the calling thread has woken while it held the lock that they take next: a queue's, or that of the
+ * timers. */
 unsigned explorer_n_held_wakes(void);
 
 /* A point of the program itself. */

@@ -277,6 +277,45 @@ static void test_limit_of_files(void **state) {
         end(&p, wanted, ARRAY_LEN(wanted));
 }
 
+static void assert_text(const char *path, const char *wanted) {
+        AUTO_STRBUF text = { 0 };
+
+        assert_null(file_read(path, 1 << 20, &text));
+        assert_string_equal(strbuf_cstr(&text), wanted);
+}
+
+static void take_and_end(struct place *p, int32_t log_frequency, const char *model) {
+        struct trace_source *s = source_new(-1, (uint32_t)log_frequency);
+
+        take(p, s, model);
+        atomic_store(&s->is_retired, true);
+        p->sink->ops->on_change(p->sink);
+        trace_source_unref(s);
+}
+
+/* A program that rotates logs renames the file, or copies and empties it: the next records begin a new array. */
+static void test_rotation(void **state) {
+        static const char *const wanted[][2] = {
+                { "t.json", "[" ELEMENT("d") "," ELEMENT("e") "]" },
+                { "t.json.old", "[" ELEMENT("a") "," ELEMENT("b") "]" },
+        };
+        struct place p;
+
+        (void)state;
+        begin(&p);
+        AUTO_CHARS old = mem_printf("%s.old", p.path);
+
+        take_and_end(&p, 0, "a");
+        take_and_end(&p, 0, "b");
+        assert_int_equal(rename(p.path, old), 0);
+        take_and_end(&p, 0, "c");
+        assert_text(p.path, "[" ELEMENT("c") "]");
+        assert_int_equal(truncate(p.path, 0), 0);
+        take_and_end(&p, 0, "d");
+        take_and_end(&p, 0, "e");
+        end(&p, wanted, ARRAY_LEN(wanted));
+}
+
 static void test_count(void **state) {
         static const char *const wanted[][2] = {
                 { "t.json.0", "[" ELEMENT("a") "," ELEMENT("b") "]" },
@@ -307,22 +346,6 @@ static void limit_files(rlim_t max_bytes) {
         assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
         limit.rlim_cur = max_bytes;
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
-static void assert_text(const char *path, const char *wanted) {
-        AUTO_STRBUF text = { 0 };
-
-        assert_null(file_read(path, 1 << 20, &text));
-        assert_string_equal(strbuf_cstr(&text), wanted);
-}
-
-static void take_and_end(struct place *p, int32_t log_frequency, const char *model) {
-        struct trace_source *s = source_new(-1, (uint32_t)log_frequency);
-
-        take(p, s, model);
-        atomic_store(&s->is_retired, true);
-        p->sink->ops->on_change(p->sink);
-        trace_source_unref(s);
 }
 
 static struct trace_writer *start_writer(struct place *p, uint64_t *n_dropped) {
@@ -406,6 +429,7 @@ SUITE(trace_file) {
                 cmocka_unit_test(test_retired_while_some_are_under_way),
                 cmocka_unit_test(test_log_frequency),
                 cmocka_unit_test(test_limit_of_files),
+                cmocka_unit_test(test_rotation),
                 cmocka_unit_test(test_count),
                 cmocka_unit_test(test_full_disk),
                 cmocka_unit_test(test_full_device),

@@ -6,6 +6,16 @@
 #include "trace/trace_fixture.h"
 #include "trace/trace_writer.h"
 
+static _Atomic unsigned n_trims;
+
+void __real_heap_end_trim(void);
+void __wrap_heap_end_trim(void);
+
+void __wrap_heap_end_trim(void) {
+        __real_heap_end_trim();
+        atomic_fetch_add(&n_trims, 1);
+}
+
 /* A sink that waits at a gate before it takes a batch. Guarded by its lock. */
 struct gated {
         struct trace_sink sink;
@@ -133,6 +143,27 @@ static void test_full(void **state) {
         end(&g);
 }
 
+/* The thread returns the memory of a burst after its last batch, before anything else. */
+static void test_memory_after_a_burst(void **state) {
+        struct trace_source  source = { .ref.count = 1 };
+        struct gated         g;
+        struct trace_writer *w = begin(&g, 5, 1);
+
+        (void)state;
+        atomic_store(&n_trims, 0);
+        push(w, &source, 1);
+        wait_for(&g, &g.n_at_gate, 1);
+        push(w, &source, 2);
+        open_gate(&g);
+        wait_for(&g, &g.n_batches, 3);
+        trace_writer_wake(w);
+        wait_for(&g, &g.n_settled, 1);
+        /* The first batch was alone when it was taken. */
+        assert_int_equal(atomic_load(&n_trims), 2);
+        trace_writer_stop(w);
+        end(&g);
+}
+
 /* One that is larger than the bound still may wait alone. */
 static void test_large(void **state) {
         struct trace_source  source = { .ref.count = 1 };
@@ -231,9 +262,13 @@ static void test_flush_is_bounded(void **state) {
 
 SUITE(trace_writer) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_full),    cmocka_unit_test(test_large),
-                cmocka_unit_test(test_batches), cmocka_unit_test(test_wait_ends_with_stop),
-                cmocka_unit_test(test_flush),   cmocka_unit_test(test_flush_is_bounded),
+                cmocka_unit_test(test_full),
+                cmocka_unit_test(test_memory_after_a_burst),
+                cmocka_unit_test(test_large),
+                cmocka_unit_test(test_batches),
+                cmocka_unit_test(test_wait_ends_with_stop),
+                cmocka_unit_test(test_flush),
+                cmocka_unit_test(test_flush_is_bounded),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
