@@ -105,4 +105,4 @@ uint32_t openai_request_choices(const struct openai_request *q);
 uint32_t openai_request_prompts(const struct openai_request *q);
 
 /* INVALID_ARG whose field is `param`. */
-#define openai_fault(param, ...) error_at(error_new(ERR_INVALID_ARG, __VA_ARGS__), "%s", (param))
+#define openai_fault(param, ...) error_in_field((param), __VA_ARGS__)
