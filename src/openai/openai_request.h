@@ -79,6 +79,8 @@ struct openai_request {
 
         /* JSON as the client wrote it; ptr NULL = absent. */
         struct str         messages, tools, tool_choice, response_format, logit_bias;
+        struct str         modalities, audio; /* refused, as is the suffix, a text */
+        struct str         suffix;
         struct str         schema;           /* of response_format */
         bool               wants_any_object; /* response_format is json_object */
         struct openai_tool tool;             /* that must be called; of openai_tool_choose() */
