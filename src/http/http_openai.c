@@ -349,6 +349,7 @@ static void on_heartbeat(struct loop_timer *t) {
         arm_heartbeat(p);
 }
 
+/* Ends the answer once all inferences have ended. It has failed already when a time limit has passed. */
 static void end_stream(struct pending_openai *p) {
         struct http_call *http = p->http;
 
@@ -435,15 +436,6 @@ static void on_deadline(struct loop_timer *t) {
         http_call_finish_chunks(p->http);
 }
 
-/* The inferences have ended, too. */
-static void end_late(struct pending_openai *p) {
-        struct http_call *http = p->http;
-
-        openai_meter_add(p->meter, OPENAI_ENDED_ERROR, 1);
-        pending_done(p);
-        http_call_end_chunks(http);
-}
-
 /* ---- a whole answer ---- */
 
 static size_t answer_work(const struct pending_openai *p) {
@@ -513,11 +505,9 @@ static void end_whole(struct pending_openai *p) {
 
 static void end_request(struct pending_openai *p) {
         loop_timer_cancel(&p->deadline);
-        if (p->is_late)
-                end_late(p);
-        else if (p->failure != NULL)
+        if (p->failure != NULL && !p->is_late)
                 refuse_request(p, STEAL(p->failure));
-        else if (p->request.is_stream)
+        else if (p->request.is_stream || p->is_late)
                 end_stream(p);
         else
                 end_whole(p);
@@ -859,7 +849,7 @@ static void on_rendered(struct infer_call *c) {
         p->render_by_ns = CLOCK_NEVER;
         if (p->is_late) {
                 error_free(err);
-                end_late(p);
+                end_stream(p);
                 return;
         }
         if (err == NULL && p->http->is_aborted)
@@ -875,7 +865,8 @@ static void on_rendered(struct infer_call *c) {
 }
 
 static struct error *fill_render(struct pending_openai *p) {
-        struct openai_model model = { .name = p->model.template_model };
+        struct openai_model model = { .name = p->model.template_model,
+                                      .format = OPENAI_FORMAT_OPENAI };
         struct openai_map map = { &p->request, &model, &p->http->arena, http_call_buf_pool(p->http),
                                   NULL };
 
@@ -890,7 +881,7 @@ static struct error *fill_render(struct pending_openai *p) {
                                  "model '%s' cannot render messages: it has no input "
                                  "'openai_request'",
                                  model.name);
-        TRY(openai_map_fill_body(&map, &p->render->request));
+        TRY(openai_map_fill(&map, NULL, &p->render->request));
         p->render->request.id = p->id;
         return infer_call_fill(&p->render->call, &p->render->request);
 }
