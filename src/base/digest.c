@@ -64,19 +64,11 @@ void digest_print_hex(const unsigned char *bytes, size_t n_bytes, char *ret) {
         *ret = '\0';
 }
 
-static int digit_of(char c) {
-        if (c >= '0' && c <= '9')
-                return c - '0';
-        if (c >= 'a' && c <= 'f')
-                return c - 'a' + 10;
-        return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 bool digest_read_hex(struct str text, unsigned char *ret, size_t n_bytes) {
         if (text.len != 2 * n_bytes)
                 return false;
         for (size_t i = 0; i < n_bytes; i++) {
-                int high = digit_of(text.ptr[2 * i]), low = digit_of(text.ptr[2 * i + 1]);
+                int high = str_hex_digit(text.ptr[2 * i]), low = str_hex_digit(text.ptr[2 * i + 1]);
 
                 if (high < 0 || low < 0)
                         return false;

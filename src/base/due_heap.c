@@ -44,15 +44,25 @@ static void sift_down(struct due_heap *h, size_t at, struct due *d) {
         place_due(h, at, d);
 }
 
+static size_t next_cap(const struct due_heap *h) {
+        return h->cap > 0 ? h->cap * 2 : 64;
+}
+
+void due_heap_need(struct due_heap *h) {
+        if (h->n < h->cap)
+                return;
+        h->cap = next_cap(h);
+        h->dues = mem_realloc(h->dues, h->cap * sizeof(struct due *));
+}
+
 bool due_heap_push(struct due_heap *h, struct due *d) {
         if (h->n == h->cap) {
-                size_t       cap = h->cap > 0 ? h->cap * 2 : 64;
-                struct due **grown = try_realloc(h->dues, cap * sizeof(*grown));
+                struct due **grown = try_realloc(h->dues, next_cap(h) * sizeof(*grown));
 
                 if (grown == NULL)
                         return false;
+                h->cap = next_cap(h);
                 h->dues = grown;
-                h->cap = cap;
         }
         sift_up(h, h->n++, d);
         return true;

@@ -165,6 +165,16 @@ struct error *error_at(struct error *err, const char *format, ...) {
         return err;
 }
 
+struct error *error_in_field(const char *field, const char *format, ...) {
+        struct error *err;
+        va_list       args;
+
+        va_start(args, format);
+        err = new_joined(ERR_INVALID_ARG, "", "", format, args);
+        va_end(args);
+        return error_at(err, "%s", field);
+}
+
 struct error *error_copy(const struct error *err) {
         struct error *copy;
 

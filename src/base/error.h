@@ -75,6 +75,9 @@ struct error *error_recode(struct error *err, enum error_code code) COLD;
  * input is. Takes `err`, which may be NULL; a static error stays as it is. */
 struct error *error_at(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
 
+/* A new error INVALID_ARG about that field, to which callers add the outer parts. */
+struct error *error_in_field(const char *field, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
+
 /* A static error is its own copy. NULL gives NULL. */
 struct error *error_copy(const struct error *err);
 void          error_free(struct error *err);

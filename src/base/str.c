@@ -104,6 +104,14 @@ bool str_to_i64(struct str s, int64_t *ret) {
         return true;
 }
 
+int str_hex_digit(char c) {
+        if (c >= '0' && c <= '9')
+                return c - '0';
+        if (c >= 'a' && c <= 'f')
+                return c - 'a' + 10;
+        return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 static bool is_continuation(unsigned char byte) {
         return (byte & 0xc0) == 0x80;
 }

@@ -67,6 +67,9 @@ void str_lower(char *text); /* ASCII */
 bool str_to_u64(struct str s, uint64_t *ret);
 bool str_to_i64(struct str s, int64_t *ret);
 
+/* Value of a hexadecimal digit; -1 when `c` is none. */
+int str_hex_digit(char c);
+
 /* Length in bytes of the well-formed UTF-8 character at the start of s; 0 when there is none. */
 size_t str_utf8_first(struct str s);
 

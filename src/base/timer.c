@@ -9,91 +9,34 @@
 struct timer_thread {
         struct thread thread;
 
-        struct mutex   lock;     /* rank LOCK_TIMER; guards everything below and armed timers */
-        struct cond    changed;  /* the first deadline moved, or `is_stopping` */
-        struct cond    finished; /* `running` became NULL */
-        struct timer **heap;     /* owned array of borrowed timers: a binary heap by due_ns */
-        size_t         n_armed;
-        size_t         heap_cap;
-        struct timer  *running; /* borrowed: only compared, since its owner may free it in the
+        struct mutex    lock;     /* rank LOCK_TIMER; guards everything below and armed timers */
+        struct cond     changed;  /* the first deadline moved, or `is_stopping` */
+        struct cond     finished; /* `running` became NULL */
+        struct due_heap armed;    /* struct timer, borrowed */
+        struct timer   *running;  /* borrowed: only compared, since its owner may free it in the
                                  * callback */
-        bool           is_stopping;
+        bool            is_stopping;
 };
 
 /* The calling thread's timer thread, if it is one: to detect a cancel from within a callback. */
 static _Thread_local struct timer_thread *this_timer_thread;
 
-static void place_timer(struct timer_thread *tt, size_t at, struct timer *t) {
-        tt->heap[at] = t;
-        t->heap_at = at;
-}
-
-static void sift_up(struct timer_thread *tt, size_t at, struct timer *t) {
-        while (at > 0) {
-                size_t parent = (at - 1) / 2;
-
-                if (tt->heap[parent]->due_ns <= t->due_ns)
-                        break;
-                place_timer(tt, at, tt->heap[parent]);
-                at = parent;
-        }
-        place_timer(tt, at, t);
-}
-
-static void sift_down(struct timer_thread *tt, size_t at, struct timer *t) {
-        for (;;) {
-                size_t child = at * 2 + 1;
-
-                if (child >= tt->n_armed)
-                        break;
-                if (child + 1 < tt->n_armed &&
-                    tt->heap[child + 1]->due_ns < tt->heap[child]->due_ns)
-                        child++;
-                if (t->due_ns <= tt->heap[child]->due_ns)
-                        break;
-                place_timer(tt, at, tt->heap[child]);
-                at = child;
-        }
-        place_timer(tt, at, t);
-}
-
-/* Puts `t` where position `at` is empty. */
-static void settle(struct timer_thread *tt, size_t at, struct timer *t) {
-        if (at > 0 && tt->heap[(at - 1) / 2]->due_ns > t->due_ns)
-                sift_up(tt, at, t);
-        else
-                sift_down(tt, at, t);
-}
-
 static void disarm_locked(struct timer_thread *tt, struct timer *t) {
-        struct timer *last;
-
-        if (t->due_ns == CLOCK_NEVER)
+        if (t->due.due_ns == CLOCK_NEVER)
                 return;
-        t->due_ns = CLOCK_NEVER;
-        last = tt->heap[--tt->n_armed];
-        if (last != t)
-                settle(tt, t->heap_at, last);
+        due_heap_remove(&tt->armed, &t->due);
+        t->due.due_ns = CLOCK_NEVER;
 }
 
-static void arm_locked(struct timer_thread *tt, struct timer *t, uint64_t due_ns) {
-        if (t->due_ns != CLOCK_NEVER) {
-                t->due_ns = due_ns;
-                settle(tt, t->heap_at, t);
-                return;
-        }
-        if (tt->n_armed == tt->heap_cap) {
-                tt->heap_cap = tt->heap_cap > 0 ? tt->heap_cap * 2 : 16;
-                tt->heap = mem_realloc(tt->heap, tt->heap_cap * sizeof(struct timer *));
-        }
-        t->due_ns = due_ns;
-        sift_up(tt, tt->n_armed++, t);
+static struct timer *first_locked(const struct timer_thread *tt) {
+        struct due *first = due_heap_first(&tt->armed);
+
+        return first != NULL ? CONTAINER_OF(first, struct timer, due) : NULL;
 }
 
-/* Runs the first timer without the lock; `t` may be freed when its callback returns. */
-static void fire_locked(struct timer_thread *tt) {
-        struct timer *t = tt->heap[0];
-        timer_fn      fire = t->fire;
+/* Runs a timer without the lock; `t` may be freed when its callback returns. */
+static void fire_locked(struct timer_thread *tt, struct timer *t) {
+        timer_fn fire = t->fire;
 
         disarm_locked(tt, t);
         tt->running = t;
@@ -110,10 +53,11 @@ static void run_timers(void *arg) {
 
         this_timer_thread = tt;
         while (!tt->is_stopping) {
-                uint64_t due_ns = tt->n_armed > 0 ? tt->heap[0]->due_ns : CLOCK_NEVER;
+                struct timer *first = first_locked(tt);
+                uint64_t      due_ns = first != NULL ? first->due.due_ns : CLOCK_NEVER;
 
-                if (due_ns != CLOCK_NEVER && due_ns <= clock_now_ns())
-                        fire_locked(tt);
+                if (first != NULL && due_ns <= clock_now_ns())
+                        fire_locked(tt, first);
                 else
                         cond_wait_until(&tt->changed, &tt->lock, due_ns);
         }
@@ -123,7 +67,7 @@ static void release_timers(struct timer_thread *tt) {
         cond_done(&tt->finished);
         cond_done(&tt->changed);
         mutex_done(&tt->lock);
-        free(tt->heap);
+        due_heap_done(&tt->armed);
         free(tt);
 }
 
@@ -156,18 +100,19 @@ void timer_thread_free(struct timer_thread *tt) {
 }
 
 void timer_init(struct timer *t, timer_fn fire) {
-        *t = (struct timer){ .due_ns = CLOCK_NEVER, .fire = fire };
+        *t = (struct timer){ .due.due_ns = CLOCK_NEVER, .fire = fire };
 }
 
 void timer_arm(struct timer_thread *tt, struct timer *t, uint64_t due_ns) {
         _Atomic uint32_t *signalled = NULL;
 
         mutex_lock(&tt->lock);
-        if (due_ns == CLOCK_NEVER) {
-                disarm_locked(tt, t);
-        } else {
-                arm_locked(tt, t, due_ns);
-                if (tt->heap[0] == t)
+        disarm_locked(tt, t);
+        if (due_ns != CLOCK_NEVER) {
+                t->due.due_ns = due_ns;
+                due_heap_need(&tt->armed);
+                (void)due_heap_push(&tt->armed, &t->due);
+                if (first_locked(tt) == t)
                         signalled = cond_signal_later(&tt->changed);
         }
         mutex_unlock(&tt->lock);

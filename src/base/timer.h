@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "base/due_heap.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -23,9 +24,8 @@ struct timer;
 typedef void (*timer_fn)(struct timer *t);
 
 struct timer {
-        uint64_t due_ns;  /* CLOCK_NEVER when not armed */
-        size_t   heap_at; /* position in the heap */
-        timer_fn fire;
+        struct due due; /* due_ns is CLOCK_NEVER when not armed */
+        timer_fn   fire;
 };
 
 struct error *timer_thread_new(struct timer_thread **ret) NODISCARD;

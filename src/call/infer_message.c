@@ -128,6 +128,14 @@ const struct infer_requested_output *infer_request_find_output(const struct infe
         return NULL;
 }
 
+const struct infer_output *infer_response_find_output(const struct infer_response *r,
+                                                      const char                  *name) {
+        for (uint32_t i = 0; i < r->n_outputs; i++)
+                if (strcmp(r->outputs[i].name, name) == 0)
+                        return &r->outputs[i];
+        return NULL;
+}
+
 /* ---- the amount of work ---- */
 
 /* Adds and saturates at SIZE_MAX. */

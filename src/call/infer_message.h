@@ -166,6 +166,8 @@ struct infer_response {
         uint32_t                n_outputs;
 };
 
+const struct infer_output *infer_response_find_output(const struct infer_response *r,
+                                                      const char                  *name);
 /* Number of bytes that the server processes element by element to encode the response: classes, and
  * JSON. */
 size_t infer_response_work(const struct infer_response *r);

@@ -375,14 +375,6 @@ static const char *plain_end(const char *at, const char *end) {
         return at;
 }
 
-static int hex_value(char c) {
-        if (c >= '0' && c <= '9')
-                return c - '0';
-        if (c >= 'a' && c <= 'f')
-                return c - 'a' + 10;
-        return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* Value of four hex digits; -1 when they are malformed. */
 static int32_t hex4(const char *at, const char *end) {
         int32_t unit = 0;
@@ -390,7 +382,7 @@ static int32_t hex4(const char *at, const char *end) {
         if (end - at < 4)
                 return -1;
         for (int i = 0; i < 4; i++) {
-                int digit = hex_value(at[i]);
+                int digit = str_hex_digit(at[i]);
 
                 if (digit < 0)
                         return -1;

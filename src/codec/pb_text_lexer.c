@@ -23,14 +23,8 @@ static bool is_word_part(char c) {
 
 /* Value of a digit; -1 when c is not a digit of the base (8 or 16). */
 static int digit_value(char c, int base) {
-        int value = -1;
+        int value = str_hex_digit(c);
 
-        if (is_digit(c))
-                value = c - '0';
-        else if (c >= 'a' && c <= 'f')
-                value = c - 'a' + 10;
-        else if (c >= 'A' && c <= 'F')
-                value = c - 'A' + 10;
         return value < base ? value : -1;
 }
 

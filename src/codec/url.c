@@ -3,16 +3,8 @@
 
 #include <string.h>
 
-static int hex_value(char c) {
-        if (c >= '0' && c <= '9')
-                return c - '0';
-        if (c >= 'a' && c <= 'f')
-                return c - 'a' + 10;
-        return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool is_escape(struct str s) {
-        return s.len >= 3 && hex_value(s.ptr[1]) >= 0 && hex_value(s.ptr[2]) >= 0;
+        return s.len >= 3 && str_hex_digit(s.ptr[1]) >= 0 && str_hex_digit(s.ptr[2]) >= 0;
 }
 
 /* Computes the length of the decoded text; false when an escape is malformed. */
@@ -41,7 +33,8 @@ bool url_decode(struct str in, struct strbuf *out) {
                 char c = in.ptr[i];
 
                 if (c == '%') {
-                        c = (char)(hex_value(in.ptr[i + 1]) << 4 | hex_value(in.ptr[i + 2]));
+                        c = (char)(str_hex_digit(in.ptr[i + 1]) << 4 |
+                                   str_hex_digit(in.ptr[i + 2]));
                         i += 2;
                 }
                 out->ptr[out->len++] = c;

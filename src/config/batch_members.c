@@ -119,11 +119,11 @@ struct error *batch_members_expand(struct model_config *c) {
                 return add_groups(c, &s);
         if (is_expanded(c, &s))
                 return NULL;
-        return error_at(error_new(ERR_INVALID_ARG,
-                                  "parameter '" SHORT_MAX "' makes the instance groups of model %s "
-                                  "itself: instance_group must not be given",
-                                  c->pb->name),
-                        "instance_group");
+        return error_in_field(
+                "instance_group",
+                "parameter '" SHORT_MAX
+                "' makes the instance groups of model %s itself: instance_group must not be given",
+                c->pb->name);
 }
 
 /* ---- lists of "<group>:<text>" --------------------------------------------------------------- */
@@ -306,11 +306,10 @@ static struct error *check_choice_of_scheduler(const struct model_config *c) {
         if (c->pb->scheduling_choice_case !=
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
                 return NULL;
-        return error_at(error_new(ERR_INVALID_ARG,
-                                  "model %s has members with batch ranges, which sequence_batching "
-                                  "does not go with",
-                                  c->pb->name),
-                        "sequence_batching");
+        return error_in_field(
+                "sequence_batching",
+                "model %s has members with batch ranges, which sequence_batching does not go with",
+                c->pb->name);
 }
 
 static struct error *read_members(const struct model_config *c, struct batch_members *m) {
@@ -330,11 +329,10 @@ static struct error *read_members(const struct model_config *c, struct batch_mem
                 return NULL;
         TRY(check_choice_of_scheduler(c));
         if (c->pb->max_batch_size > BATCH_MEMBERS_MAX_BATCH)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "model %s has members with batch ranges: its "
-                                          "max_batch_size may be %d at most",
-                                          c->pb->name, BATCH_MEMBERS_MAX_BATCH),
-                                "max_batch_size");
+                return error_in_field("max_batch_size",
+                                      "model %s has members with batch ranges: its max_batch_size "
+                                      "may be %d at most",
+                                      c->pb->name, BATCH_MEMBERS_MAX_BATCH);
         TRY(put_short(c, m));
         TRY(model_config_at_parameter(c, RANGES, put_each(c, RANGES, "<min>-<max>", put_range, m)));
         TRY(model_config_at_parameter(c, FILES, put_each(c, FILES, "<file>", put_file, m)));

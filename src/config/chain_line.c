@@ -145,20 +145,17 @@ static struct error *read_platform(const struct model_config *c, struct chain_li
                                           "'chain', which has 'stages'",
                                           others[i], c->pb->name));
         if (c->pb->n_instance_group > 0)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "instance group should not be specified for chain '%s'",
-                                          c->pb->name),
-                                "instance_group");
+                return error_in_field("instance_group",
+                                      "instance group should not be specified for chain '%s'",
+                                      c->pb->name);
         if (c->pb->scheduling_choice_case != INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE__NOT_SET)
                 return error_new(ERR_INVALID_ARG,
                                  "scheduling should not be specified for chain '%s': its stages "
                                  "have their own",
                                  c->pb->name);
         if (!config_text_is_set(stages))
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "must specify parameter 'stages' for chain '%s'",
-                                          c->pb->name),
-                                "platform");
+                return error_in_field("platform", "must specify parameter 'stages' for chain '%s'",
+                                      c->pb->name);
         return model_config_at_parameter(c, "stages", read_stages(line, c->pb->name, stages));
 }
 

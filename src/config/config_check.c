@@ -108,14 +108,11 @@ static struct error *check_corrid(const Inference__ModelConfig                  
         case INFERENCE__DATA_TYPE__TYPE_INT32:
         case INFERENCE__DATA_TYPE__TYPE_STRING: return NULL;
         default:
-                return error_at(
-                        error_new(
-                                ERR_INVALID_ARG,
-                                "unexpected data type for control CONTROL_SEQUENCE_CORRID for %s. "
-                                "Allowed data types are TYPE_UINT64, TYPE_INT64, TYPE_UINT32, "
-                                "TYPE_INT32 and TYPE_STRING",
-                                pb->name),
-                        "data_type");
+                return error_in_field("data_type",
+                                      "unexpected data type for control CONTROL_SEQUENCE_CORRID "
+                                      "for %s. Allowed data types are TYPE_UINT64, TYPE_INT64, "
+                                      "TYPE_UINT32, TYPE_INT32 and TYPE_STRING",
+                                      pb->name);
         }
 }
 
@@ -168,12 +165,10 @@ static struct error *check_direct(const Inference__ModelConfig                  
 
         /* 0 means "do not wait"; the form of the comparison rejects NaN. */
         if (!(utilization >= 0.0F && utilization <= 1.0F))
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "sequence batching minimum slot utilization must be in range "
-                                  "(0.0, 1.0] for %s",
-                                  pb->name),
-                        "direct.minimum_slot_utilization");
+                return error_in_field("direct.minimum_slot_utilization",
+                                      "sequence batching minimum slot utilization must be in range "
+                                      "(0.0, 1.0] for %s",
+                                      pb->name);
         return NULL;
 }
 
@@ -201,32 +196,25 @@ static struct error *check_sequence_batching(const Inference__ModelConfig *pb) {
 
 static struct error *check_fields(const Inference__ModelConfig *pb) {
         if (!config_text_is(pb->platform, "ensemble"))
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "ensemble scheduling cannot be set for model '%s' whose platform "
-                                  "is not ensemble",
-                                  pb->name),
-                        "platform");
+                return error_in_field("platform",
+                                      "ensemble scheduling cannot be set for model '%s' whose "
+                                      "platform is not ensemble",
+                                      pb->name);
         if (pb->n_instance_group > 0)
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "instance group should not be specified for ensemble '%s'",
-                                  pb->name),
-                        "instance_group");
+                return error_in_field("instance_group",
+                                      "instance group should not be specified for ensemble '%s'",
+                                      pb->name);
         if (pb->optimization != NULL)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "optimization should not be specified for ensemble '%s'",
-                                          pb->name),
-                                "optimization");
+                return error_in_field("optimization",
+                                      "optimization should not be specified for ensemble '%s'",
+                                      pb->name);
         if (pb->n_model_warmup > 0)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "model_warmup can not be specified for ensemble '%s'",
-                                          pb->name),
-                                "model_warmup");
+                return error_in_field("model_warmup",
+                                      "model_warmup can not be specified for ensemble '%s'",
+                                      pb->name);
         if (pb->ensemble_scheduling->n_step == 0)
-                return error_at(error_new(ERR_INVALID_ARG, "must specify 'step' for ensemble '%s'",
-                                          pb->name),
-                                "ensemble_scheduling");
+                return error_in_field("ensemble_scheduling",
+                                      "must specify 'step' for ensemble '%s'", pb->name);
         return NULL;
 }
 
@@ -291,22 +279,17 @@ struct error *model_config_check_platform(const struct model_config *c) {
         if (!config_text_is_set(pb->name))
                 return error_new(ERR_INVALID_ARG, "model configuration must specify 'name'");
         if (!config_text_is_set(pb->backend) && !is_ensemble && !is_chain)
-                return error_at(error_new(ERR_INVALID_ARG, "unexpected platform type '%s' for %s",
-                                          pb->platform, pb->name),
-                                "platform");
+                return error_in_field("platform", "unexpected platform type '%s' for %s",
+                                      pb->platform, pb->name);
         if (config_text_is_set(pb->backend) && is_ensemble)
-                return error_at(
-                        error_new(
-                                ERR_INVALID_ARG,
-                                "Ensemble model '%s' must have platform type 'ensemble' and empty "
-                                "backend type",
-                                pb->name),
-                        "backend");
+                return error_in_field("backend",
+                                      "Ensemble model '%s' must have platform type 'ensemble' and "
+                                      "empty backend type",
+                                      pb->name);
         if (!is_pair(pb->platform, pb->backend))
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "unexpected 'platform' and 'backend' pair, got:%s, %s",
-                                          pb->platform, pb->backend),
-                                "platform");
+                return error_in_field("platform",
+                                      "unexpected 'platform' and 'backend' pair, got:%s, %s",
+                                      pb->platform, pb->backend);
         return NULL;
 }
 
@@ -353,10 +336,9 @@ struct error *model_config_check_general(const struct model_config *c) {
         const Inference__ModelConfig *pb = c->pb;
 
         if (pb->max_batch_size < 0)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "'max_batch_size' must be non-negative value for %s",
-                                          pb->name),
-                                "max_batch_size");
+                return error_in_field("max_batch_size",
+                                      "'max_batch_size' must be non-negative value for %s",
+                                      pb->name);
         if (pb->version_policy == NULL)
                 return error_new(ERR_INVALID_ARG, "must specify 'version policy' for %s", pb->name);
         return check_counts(pb);
@@ -389,11 +371,10 @@ static struct error *check_priorities(const Inference__ModelConfig          *pb,
         if (n_levels == 0)
                 return NULL;
         if (dynamic->default_priority_level == 0 || dynamic->default_priority_level > n_levels)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "default priority level must be in range [1, %" PRIu64
-                                          "] for %s",
-                                          n_levels, pb->name),
-                                "default_priority_level");
+                return error_in_field("default_priority_level",
+                                      "default priority level must be in range [1, %" PRIu64
+                                      "] for %s",
+                                      n_levels, pb->name);
         for (size_t i = 0; i < dynamic->n_priority_queue_policy; i++) {
                 uint64_t level = dynamic->priority_queue_policy[i]->key;
 
@@ -421,20 +402,17 @@ static struct error *check_ordering(const Inference__ModelConfig          *pb,
         if (!dynamic->preserve_ordering)
                 return NULL;
         if (dynamic->priority_levels > 1)
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "Only one priority level is allowed when 'preserve_ordering' is "
-                                  "true for %s",
-                                  pb->name),
-                        "preserve_ordering");
+                return error_in_field("preserve_ordering",
+                                      "Only one priority level is allowed when 'preserve_ordering' "
+                                      "is true for %s",
+                                      pb->name);
         for (size_t i = 0; i < dynamic->n_priority_queue_policy; i++)
                 has_delay = has_delay || can_delay(dynamic->priority_queue_policy[i]->value);
         if (has_delay)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "Queue policy can not have DELAY as timeout action when "
-                                          "'preserve_ordering' is true for %s",
-                                          pb->name),
-                                "preserve_ordering");
+                return error_in_field("preserve_ordering",
+                                      "Queue policy can not have DELAY as timeout action when "
+                                      "'preserve_ordering' is true for %s",
+                                      pb->name);
         return NULL;
 }
 
@@ -455,12 +433,10 @@ struct error *model_config_check_scheduling(const struct model_config *c) {
         default: break;
         }
         if (config_text_is(pb->platform, PLATFORM_ENSEMBLE))
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "ensemble scheduling must be set for ensemble %s whose platform "
-                                  "is ensemble",
-                                  pb->name),
-                        "platform");
+                return error_in_field("platform",
+                                      "ensemble scheduling must be set for ensemble %s whose "
+                                      "platform is ensemble",
+                                      pb->name);
         return NULL;
 }
 
@@ -468,22 +444,18 @@ struct error *model_config_check_cache(const struct model_config *c) {
         if (!model_config_has_response_cache(c))
                 return NULL;
         if (model_config_is_decoupled(c))
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "Response Cache does not currently support model %s with "
-                                  "'decoupled' transaction policy. Please disable the response "
-                                  "cache.",
-                                  c->pb->name),
-                        "response_cache");
+                return error_in_field(
+                        "response_cache",
+                        "Response Cache does not currently support model %s with 'decoupled' "
+                        "transaction policy. Please disable the response cache.",
+                        c->pb->name);
         if (c->pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)
-                return error_at(
-                        error_new(
-                                ERR_INVALID_ARG,
-                                "Response Cache does not currently support model %s with sequence "
-                                "batching scheduler. Please disable the response cache.",
-                                c->pb->name),
-                        "response_cache");
+                return error_in_field(
+                        "response_cache",
+                        "Response Cache does not currently support model %s with sequence batching "
+                        "scheduler. Please disable the response cache.",
+                        c->pb->name);
         return NULL;
 }
 
@@ -492,17 +464,15 @@ static struct error *check_metric(const Inference__ModelMetrics__MetricControl *
                 return error_new(ERR_INVALID_ARG,
                                  "metric control must specify 'metric_identifier'");
         if (!config_text_is_set(control->metric_identifier->family))
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "metric identifier must specify non-empty 'family'"),
-                                "metric_identifier.family");
+                return error_in_field("metric_identifier.family",
+                                      "metric identifier must specify non-empty 'family'");
         if (control->metric_options_case !=
             INFERENCE__MODEL_METRICS__METRIC_CONTROL__METRIC_OPTIONS_HISTOGRAM_OPTIONS)
                 return error_new(ERR_INVALID_ARG,
                                  "metric control must specify 'histogram_options'");
         if (control->histogram_options->n_buckets == 0)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "histogram options must specify non-empty 'buckets'"),
-                                "histogram_options.buckets");
+                return error_in_field("histogram_options.buckets",
+                                      "histogram options must specify non-empty 'buckets'");
         return NULL;
 }
 
@@ -514,19 +484,16 @@ static struct error *check_tags(const Inference__ModelConfig *pb) {
         size_t n_bytes = 0;
 
         if (pb->n_metric_tags > MAX_TAGS)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "model %s has %zu metric tags, at most %d are supported",
-                                          pb->name, pb->n_metric_tags, MAX_TAGS),
-                                "metric_tags");
+                return error_in_field("metric_tags",
+                                      "model %s has %zu metric tags, at most %d are supported",
+                                      pb->name, pb->n_metric_tags, MAX_TAGS);
         for (size_t i = 0; i < pb->n_metric_tags; i++)
                 n_bytes += strlen(pb->metric_tags[i]->key) + strlen(pb->metric_tags[i]->value);
         if (n_bytes <= MAX_TAG_BYTES)
                 return NULL;
-        return error_at(error_new(ERR_INVALID_ARG,
-                                  "metric tags of model %s have %zu bytes, at most %zu are "
-                                  "supported",
-                                  pb->name, n_bytes, MAX_TAG_BYTES),
-                        "metric_tags");
+        return error_in_field("metric_tags",
+                              "metric tags of model %s have %zu bytes, at most %zu are supported",
+                              pb->name, n_bytes, MAX_TAG_BYTES);
 }
 
 struct error *model_config_check_metrics(const struct model_config *c) {
@@ -561,13 +528,10 @@ struct error *model_config_check(const struct model_config *c) {
 struct error *model_config_check_name(const struct model_config *c, const char *directory) {
         if (config_text_is(c->pb->name, directory))
                 return NULL;
-        return error_at(
-                error_new(
-                        ERR_INVALID_ARG,
-                        "unexpected directory name '%s' for model '%s', directory name must equal "
-                        "model name",
-                        directory, c->pb->name),
-                "name");
+        return error_in_field("name",
+                              "unexpected directory name '%s' for model '%s', directory name must "
+                              "equal model name",
+                              directory, c->pb->name);
 }
 
 /* ---- instance groups, once they are normalised ---- */
@@ -646,12 +610,10 @@ static struct error *check_group_profile(const Inference__ModelConfig        *pb
                                          const Inference__ModelInstanceGroup *group) {
         if (group->n_profile == 0 || config_text_is(pb->platform, "tensorrt_plan"))
                 return NULL;
-        return error_at(
-                error_new(ERR_INVALID_ARG,
-                          "instance group %s of model %s and platform %sspecifies profile field "
-                          "which is only supported for TensorRT models",
-                          group->name, pb->name, pb->platform),
-                "profile");
+        return error_in_field("profile",
+                              "instance group %s of model %s and platform %sspecifies profile "
+                              "field which is only supported for TensorRT models",
+                              group->name, pb->name, pb->platform);
 }
 
 static struct error *check_group_count(const Inference__ModelConfig        *pb,
@@ -694,17 +656,14 @@ static struct error *check_warmup_input(const char                          *nam
                 shape_byte_size((enum data_type)input->data_type, input->dims, input->n_dims);
 
         if (shape_element_count(input->dims, input->n_dims) == SHAPE_VARIABLE)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "warmup setting expects all variable-size dimensions are "
-                                          "specified for input '%s'",
-                                          name),
-                                "dims");
+                return error_in_field("dims",
+                                      "warmup setting expects all variable-size dimensions are "
+                                      "specified for input '%s'",
+                                      name);
         if (bytes == SHAPE_INVALID_DIM || bytes == SHAPE_OVERFLOW || bytes == SHAPE_BYTES_OVERFLOW)
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "warmup setting has dimensions out of range for input '%s'",
-                                  name),
-                        "dims");
+                return error_in_field("dims",
+                                      "warmup setting has dimensions out of range for input '%s'",
+                                      name);
         if (input->input_data_type_case == INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE__NOT_SET)
                 /* A warm-up sample is a request without an id. */
                 return error_new(ERR_INVALID_ARG,

@@ -129,19 +129,14 @@ static struct error *check_tensorrt_only(const Inference__ModelConfig *pb, bool 
         if (config_text_is(pb->platform, "tensorrt_plan"))
                 return NULL;
         if (is_shape_tensor)
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "shape tensors are only supported for TensorRT platform for %s",
-                                  pb->name),
-                        "is_shape_tensor");
+                return error_in_field(
+                        "is_shape_tensor",
+                        "shape tensors are only supported for TensorRT platform for %s", pb->name);
         if (is_non_linear)
-                return error_at(
-                        error_new(
-                                ERR_INVALID_ARG,
-                                "Non-linear IO format is only supported for the TensorRT platform "
-                                "for %s",
-                                pb->name),
-                        "is_non_linear_format_io");
+                return error_in_field(
+                        "is_non_linear_format_io",
+                        "Non-linear IO format is only supported for the TensorRT platform for %s",
+                        pb->name);
         return NULL;
 }
 
@@ -153,15 +148,13 @@ static struct error *check_input(const Inference__ModelConfig *pb,
 
         TRY(check_shape(pb, &io));
         if (in->format != INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NONE && in->n_dims != 3)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "model input NHWC/NCHW require 3 dims for %s", pb->name),
-                                "format");
+                return error_in_field("format", "model input NHWC/NCHW require 3 dims for %s",
+                                      pb->name);
         TRY(check_tensorrt_only(pb, in->is_shape_tensor, in->is_non_linear_format_io));
         if (in->is_non_linear_format_io && in->n_dims != 3)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "Non-linear IO format input requires 3 dims for %s",
-                                          pb->name),
-                                "is_non_linear_format_io");
+                return error_in_field("is_non_linear_format_io",
+                                      "Non-linear IO format input requires 3 dims for %s",
+                                      pb->name);
         return NULL;
 }
 
@@ -173,10 +166,9 @@ static struct error *check_output(const Inference__ModelConfig *pb,
         TRY(check_shape(pb, &io));
         TRY(check_tensorrt_only(pb, out->is_shape_tensor, out->is_non_linear_format_io));
         if (out->is_non_linear_format_io && out->n_dims != 3)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "Non-linear IO format input requires 3 dims for %s",
-                                          pb->name),
-                                "is_non_linear_format_io");
+                return error_in_field("is_non_linear_format_io",
+                                      "Non-linear IO format input requires 3 dims for %s",
+                                      pb->name);
         return NULL;
 }
 
@@ -198,33 +190,27 @@ static struct error *check_source(const Inference__ModelConfig *pb, const struct
 static struct error *check_batch_input(const Inference__ModelConfig *pb, const struct names *names,
                                        const Inference__BatchInput *in) {
         if (in->n_source_input != 1)
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "batch input kind '%s' expects 1 source input, got %zu for %s",
-                                  check_enum_name(&inference__batch_input__kind__descriptor,
-                                                  (int)in->kind),
-                                  in->n_source_input, pb->name),
-                        "source_input");
+                return error_in_field(
+                        "source_input",
+                        "batch input kind '%s' expects 1 source input, got %zu for %s",
+                        check_enum_name(&inference__batch_input__kind__descriptor, (int)in->kind),
+                        in->n_source_input, pb->name);
         if (in->data_type != INFERENCE__DATA_TYPE__TYPE_INT32 &&
             in->data_type != INFERENCE__DATA_TYPE__TYPE_FP32)
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "batch input data type must be TYPE_INT32 or TYPE_FP32 for %s",
-                                  pb->name),
-                        "data_type");
+                return error_in_field(
+                        "data_type", "batch input data type must be TYPE_INT32 or TYPE_FP32 for %s",
+                        pb->name);
         return error_at(check_source(pb, names, in->source_input[0]), "source_input[0]");
 }
 
 static struct error *check_batch_output(const Inference__ModelConfig *pb, struct names *names,
                                         const Inference__BatchOutput *out) {
         if (out->n_source_input != 1)
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "batch output kind '%s' expects 1 source input, got %zu for %s",
-                                  check_enum_name(&inference__batch_output__kind__descriptor,
-                                                  (int)out->kind),
-                                  out->n_source_input, pb->name),
-                        "source_input");
+                return error_in_field(
+                        "source_input",
+                        "batch output kind '%s' expects 1 source input, got %zu for %s",
+                        check_enum_name(&inference__batch_output__kind__descriptor, (int)out->kind),
+                        out->n_source_input, pb->name);
         TRY(error_at(check_source(pb, names, out->source_input[0]), "source_input[0]"));
         for (size_t i = 0; i < out->n_target_name; i++) {
                 char *target = out->target_name[i];

@@ -15,12 +15,10 @@ static struct error *check_initial_dims(
         const Inference__ModelSequenceBatching__State        *state,
         const Inference__ModelSequenceBatching__InitialState *initial) {
         if (initial->n_dims != state->n_dims)
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "Number of dimensions in 'initial_state' doesn't match the size "
-                                  "of 'state' dimensions for state input '%s'. %zu != %zu",
-                                  state->input_name, initial->n_dims, state->n_dims),
-                        "dims");
+                return error_in_field("dims",
+                                      "Number of dimensions in 'initial_state' doesn't match the "
+                                      "size of 'state' dimensions for state input '%s'. %zu != %zu",
+                                      state->input_name, initial->n_dims, state->n_dims);
         for (size_t i = 0; i < initial->n_dims; i++) {
                 if (initial->dims[i] < 0)
                         return error_at(
@@ -45,37 +43,30 @@ static struct error *check_initial(const Inference__ModelSequenceBatching__State
         const Inference__ModelSequenceBatching__InitialState *initial;
 
         if (state->n_initial_state > 1)
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "initial_state field for state input '%s' must contain exactly "
-                                  "one or zero element. Found '%zu' elements.",
-                                  state->input_name, state->n_initial_state),
-                        "initial_state");
+                return error_in_field("initial_state",
+                                      "initial_state field for state input '%s' must contain "
+                                      "exactly one or zero element. Found '%zu' elements.",
+                                      state->input_name, state->n_initial_state);
         if (state->n_initial_state == 0)
                 return NULL;
         initial = state->initial_state[0];
         if (initial->data_type != state->data_type)
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "The data type used for 'initial_state' field of state '%s' does "
-                                  "not match the state data type.",
-                                  state->input_name),
-                        "initial_state[0].data_type");
+                return error_in_field("initial_state[0].data_type",
+                                      "The data type used for 'initial_state' field of state '%s' "
+                                      "does not match the state data type.",
+                                      state->input_name);
         if (!config_text_is_set(initial->name))
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "Field 'name' must be set when using initial_state for state "
-                                  "input '%s'.",
-                                  state->input_name),
-                        "initial_state[0]");
+                return error_in_field(
+                        "initial_state[0]",
+                        "Field 'name' must be set when using initial_state for state input '%s'.",
+                        state->input_name);
         TRY(error_at(check_initial_dims(state, initial), "initial_state[0]"));
         if (initial->state_data_case ==
             INFERENCE__MODEL_SEQUENCE_BATCHING__INITIAL_STATE__STATE_DATA__NOT_SET)
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "initial_state setting expects state'%s' to have state_data set",
-                                  state->input_name),
-                        "initial_state[0]");
+                return error_in_field(
+                        "initial_state[0]",
+                        "initial_state setting expects state'%s' to have state_data set",
+                        state->input_name);
         return NULL;
 }
 
@@ -91,20 +82,17 @@ static struct error *check_memory(const Inference__ModelConfig                  
         if (!state->use_growable_memory)
                 return NULL;
         if (!state->use_same_buffer_for_input_output)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "In order to 'use_growable_memory', you must also enable "
-                                          "'use_single_buffer' for state input name '%s'.",
-                                          state->input_name),
-                                "use_growable_memory");
+                return error_in_field("use_growable_memory",
+                                      "In order to 'use_growable_memory', you must also enable "
+                                      "'use_single_buffer' for state input name '%s'.",
+                                      state->input_name);
         if (!has_only_gpu_groups(pb))
-                return error_at(
-                        error_new(ERR_INVALID_ARG,
-                                  "'use_growable_memory' can only work with KIND_GPU model "
-                                  "instances right now. Please either change the instance type to "
-                                  "KIND_GPU or set 'use_growable_memory' to false for state input "
-                                  "'%s'.",
-                                  state->input_name),
-                        "use_growable_memory");
+                return error_in_field(
+                        "use_growable_memory",
+                        "'use_growable_memory' can only work with KIND_GPU model instances right "
+                        "now. Please either change the instance type to KIND_GPU or set "
+                        "'use_growable_memory' to false for state input '%s'.",
+                        state->input_name);
         return NULL;
 }
 
@@ -169,10 +157,9 @@ static struct error *check_giver(const Inference__ModelConfig                  *
                         other = "a control input";
         if (other == NULL)
                 return NULL;
-        return error_at(error_new(ERR_INVALID_ARG,
-                                  "model '%s': '%s' is %s and a state input of sequence_batching",
-                                  pb->name, state->input_name, other),
-                        "input_name");
+        return error_in_field("input_name",
+                              "model '%s': '%s' is %s and a state input of sequence_batching",
+                              pb->name, state->input_name, other);
 }
 
 static struct error *check_tensors(const Inference__ModelConfig *pb, struct map *seen) {

@@ -107,40 +107,32 @@ struct error *model_config_review_warmup(const struct model_config *c) {
         return NULL;
 }
 
-/* Returns one dimension of any size. */
-static int64_t *any_dims(struct model_config *c) {
-        int64_t *dims = config_edit_alloc(c, 1, sizeof(*dims));
-
-        if (dims != NULL)
-                *dims = SHAPE_ANY_DIM;
-        return dims;
+/* One dimension of any size where there is none. */
+static struct error *complete_dims(struct model_config *c, int64_t **dims, size_t *n_dims,
+                                   Inference__ModelTensorReshape **reshape) {
+        if (*n_dims > 0)
+                return NULL;
+        *dims = config_edit_alloc(c, 1, sizeof(**dims));
+        if (*dims == NULL)
+                return model_config_full(&c->arena);
+        **dims = SHAPE_ANY_DIM;
+        *n_dims = 1;
+        *reshape = NULL;
+        return NULL;
 }
 
 static struct error *complete_input(struct model_config *c, Inference__ModelInput *in) {
         if (in->data_type == INFERENCE__DATA_TYPE__TYPE_INVALID)
                 in->data_type = INFERENCE__DATA_TYPE__TYPE_FP32;
-        if (in->n_dims > 0)
-                return NULL;
-        in->dims = any_dims(c);
-        if (in->dims == NULL)
-                return model_config_full(&c->arena);
-        in->n_dims = 1;
-        in->reshape = NULL;
-        in->format = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NONE;
-        return NULL;
+        if (in->n_dims == 0)
+                in->format = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NONE;
+        return complete_dims(c, &in->dims, &in->n_dims, &in->reshape);
 }
 
 static struct error *complete_output(struct model_config *c, Inference__ModelOutput *out) {
         if (out->data_type == INFERENCE__DATA_TYPE__TYPE_INVALID)
                 out->data_type = INFERENCE__DATA_TYPE__TYPE_FP32;
-        if (out->n_dims > 0)
-                return NULL;
-        out->dims = any_dims(c);
-        if (out->dims == NULL)
-                return model_config_full(&c->arena);
-        out->n_dims = 1;
-        out->reshape = NULL;
-        return NULL;
+        return complete_dims(c, &out->dims, &out->n_dims, &out->reshape);
 }
 
 struct error *model_config_assume_complete(struct model_config *c) {

@@ -157,11 +157,10 @@ static struct error *check_batch_size(const struct models_check *c, uint32_t ste
 
         if (allowed == 0 || allowed >= wanted)
                 return NULL;
-        return error_at(error_new(ERR_INVALID_ARG,
-                                  "ensemble %s allows maximum batch size %d, but it contains model "
-                                  "%s which only allows maximum batch size to be %d",
-                                  c->graph->pb->name, wanted, c->graph->steps[step].model, allowed),
-                        "model_name");
+        return error_in_field("model_name",
+                              "ensemble %s allows maximum batch size %d, but it contains model %s "
+                              "which only allows maximum batch size to be %d",
+                              c->graph->pb->name, wanted, c->graph->steps[step].model, allowed);
 }
 
 static bool has_input(const Inference__ModelConfig *pb, const char *name) {

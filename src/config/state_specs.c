@@ -46,10 +46,8 @@ static struct error *set_dims(const Inference__ModelConfig *pb, const config_sta
                                                    : data_type_size(ret->type),
                       &ret->n_bytes) ||
             ret->n_bytes > SIZE_MAX / 4)
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "state '%s' of model '%s' is larger than any memory",
-                                          state->input_name, pb->name),
-                                "dims");
+                return error_in_field("dims", "state '%s' of model '%s' is larger than any memory",
+                                      state->input_name, pb->name);
         return NULL;
 }
 

@@ -123,7 +123,6 @@ static void add_devices(struct gpus *g, int n, const struct gpus_options *o) {
 static void make_list(struct gpus *g) {
         AUTO_STRBUF list = { 0 };
 
-        strbuf_init(&list, 0);
         for (size_t i = 0; i < g->n_devices; i++)
                 strbuf_printf(&list, "%s%d", i > 0 ? "," : "", g->devices[i].info.device);
         g->list = mem_strdup(strbuf_cstr(&list));

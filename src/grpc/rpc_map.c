@@ -152,7 +152,6 @@ static struct error *read_json(const ProtobufCMessageDescriptor *type, struct st
         if (row == NULL)
                 return pb_json_read_known(type, json, arena,
                                           ret); /* the JSON has more members than the message */
-        strbuf_init(&text, 0);
         strbuf_puts(&text, row->before);
         strbuf_put(&text, json.ptr, json.len);
         strbuf_puts(&text, row->after);

@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/reserve.h"
+#include "call/kept_responses.h"
 #include "call/service.h"
 #include "grpc/rpc_inference.h"
 #include "net/loop.h"
@@ -28,15 +29,14 @@ struct stream {
         struct list            idle;    /* struct stream_request, owned, for reuse */
         struct stream_request *reading; /* a compute thread reads its message; the next one waits */
         struct arena           scratch; /* for one response */
-        struct infer_call_response *first_kept; /* owned; not yet written, oldest first */
-        struct infer_call_response *last_kept;
-        size_t                      n_users; /* active requests and running callbacks */
-        size_t                      n_active;
-        size_t                      n_idle;
-        size_t                      n_bytes;     /* size of the messages of active requests */
-        size_t                      n_long_work; /* steps that compute threads run */
-        uint64_t waiting_since_ns; /* for traces: start of waiting for the next message */
-        bool     ends_with_errors; /* triton_grpc_error */
+        struct kept_responses  kept;
+        size_t                 n_users; /* active requests and running callbacks */
+        size_t                 n_active;
+        size_t                 n_idle;
+        size_t                 n_bytes;     /* size of the messages of active requests */
+        size_t                 n_long_work; /* steps that compute threads run */
+        uint64_t waiting_since_ns;          /* for traces: start of waiting for the next message */
+        bool     ends_with_errors;          /* triton_grpc_error */
         bool     is_half_closed;
         bool     is_over; /* aborted or failed; nothing more is started or sent */
         bool     is_paused;
@@ -184,38 +184,23 @@ static void release_request(struct stream_request *r) {
 
 /* ---- responses that are not written yet ---- */
 
-/* Keeps a response that was sent until the stream has written its last byte, whose position is `mark`. */
+/* Keeps a response that was sent until the stream has written its last byte. */
 static void keep_response(struct stream *s, struct infer_call_response *r) {
-        /* The core counts a response until it is freed, and lets the backend wait while there are too many
-         * (get_limits()). If it were freed when it is handed to the connection, a client that does not read
-         * would let the backend fill the memory with unsent messages. */
-        r->mark = grpc_call_written_bytes(s->call) + grpc_call_unsent_bytes(s->call);
-        r->next = NULL;
-        if (s->first_kept != NULL)
-                s->last_kept->next = r;
-        else
-                s->first_kept = r;
-        s->last_kept = r;
-}
-
-static void drop_kept(struct stream *s, uint64_t written) {
-        while (s->first_kept != NULL && s->first_kept->mark <= written) {
-                struct infer_call_response *r = s->first_kept;
-
-                s->first_kept = r->next;
-                infer_call_response_free(r);
-        }
+        kept_responses_add(&s->kept, r,
+                           grpc_call_written_bytes(s->call) + grpc_call_unsent_bytes(s->call));
 }
 
 static void on_written(struct grpc_call *call) {
-        drop_kept(call->pending, grpc_call_written_bytes(call));
+        struct stream *s = call->pending;
+
+        kept_responses_drop(&s->kept, grpc_call_written_bytes(call));
 }
 
 /* ---- the end ---- */
 
 static void cancel_all(struct stream *s) {
         s->is_over = true;
-        drop_kept(s, UINT64_MAX);
+        kept_responses_drop(&s->kept, UINT64_MAX);
         LIST_FOR_EACH(&s->active, node) {
                 struct stream_request *r = LIST_ENTRY(node, struct stream_request, by_stream);
 
@@ -243,7 +228,7 @@ static void finish_stream(struct stream *s) {
         LIST_FOR_EACH(&s->idle, node) {
                 free_request(LIST_ENTRY(node, struct stream_request, by_stream));
         }
-        drop_kept(s, UINT64_MAX);
+        kept_responses_drop(&s->kept, UINT64_MAX);
         arena_done(&s->scratch);
         call->on_written = NULL;
         grpc_call_finish(call, is_over ? GRPC_CANCELLED : GRPC_OK, NULL);
@@ -876,5 +861,5 @@ void rpc_stream_abort(struct grpc_call *call) {
 bool rpc_stream_is_quiet(const struct grpc_call *call) {
         const struct stream *s = call->pending;
 
-        return s->n_users == 0 && s->first_kept == NULL;
+        return s->n_users == 0 && s->kept.first == NULL;
 }

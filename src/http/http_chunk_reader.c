@@ -17,13 +17,6 @@ static enum http_chunk_event enter_state(struct http_chunk_reader *r, enum http_
         return event;
 }
 
-static int digit_of(char c) {
-        if (c >= '0' && c <= '9')
-                return c - '0';
-        c |= 0x20;
-        return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool is_token_character(char c) {
         return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') ||
                (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
@@ -45,7 +38,7 @@ static struct str take_text(struct str *in) {
 }
 
 static enum http_chunk_event take_size_character(struct http_chunk_reader *r, char c) {
-        int digit = digit_of(c);
+        int digit = str_hex_digit(c);
 
         if (digit >= 0) {
                 if (r->left > UINT64_MAX >> 4)

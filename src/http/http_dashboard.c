@@ -143,13 +143,11 @@ static struct error *print_language_models(struct http_call *call, struct strbuf
         json_writer_init(&list.w, out);
         json_begin_object(&list.w);
         json_member_u64(&list.w, "now_ms", clock_now_ns() / NS_PER_MS);
-        json_key(&list.w, "bounds_s");
-        json_begin_array(&list.w);
+        json_member_array(&list.w, "bounds_s");
         for (size_t i = 0; i < ARRAY_LEN(openai_bounds); i++)
                 json_put_f64(&list.w, openai_bounds[i]);
         json_end_array(&list.w);
-        json_key(&list.w, "models");
-        json_begin_array(&list.w);
+        json_member_array(&list.w, "models");
         if (openai != NULL)
                 openai_metrics_read(openai->metrics, put_language_model, &list);
         json_end_array(&list.w);
@@ -171,7 +169,6 @@ static struct error *print_answer(struct look *l, struct strbuf *out) {
 static struct error *make_answer(struct look *l) {
         AUTO_STRBUF out = { 0 };
 
-        strbuf_init(&out, 0);
         TRY(print_answer(l, &out));
         l->json = buf_new(http_call_buf_pool(l->call), out.len + 1);
         if (l->json == NULL)
@@ -227,7 +224,6 @@ static struct error *read_number(struct str name, struct str value, uint64_t *re
 static struct error *read_text(struct look *l, struct str name, struct str value, struct str *ret) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         if (!url_decode(value, &text) || !str_is_utf8(strbuf_str(&text)))
                 return error_new(ERR_INVALID_ARG, "'%.*s' is not percent-encoded UTF-8",
                                  STR_ARG(name));

@@ -5,12 +5,12 @@
 #include "base/strbuf.h"
 #include "call/infer_call.h"
 #include "call/infer_response.h"
+#include "call/kept_responses.h"
 #include "call/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "http/http_generate_json.h"
 #include "http/http_infer.h"
-#include "http/http_kept.h"
 #include "http/http_reply.h"
 #include "http/http_trace.h"
 #include "net/loop.h"
@@ -38,23 +38,23 @@ struct pending_generate {
         struct infer_request request;
         struct infer_call    call;
         /* A compute thread reads a long body and prints a long answer. */
-        struct loop_work work;
-        bool             is_reading; /* the compute thread reads the request */
-        struct error    *err;        /* owned; result of the work */
-        struct http_part answer;     /* result of the work */
-        unsigned         status;
-        struct http_kept kept;
+        struct loop_work      work;
+        bool                  is_reading; /* the compute thread reads the request */
+        struct error         *err;        /* owned; result of the work */
+        struct http_part      answer;     /* result of the work */
+        unsigned              status;
+        struct kept_responses kept;
 };
 
 static void on_written(struct http_call *http) {
         struct pending_generate *p = http->pending;
 
-        http_kept_drop_written(&p->kept, http);
+        kept_responses_drop(&p->kept, http_call_chunks_written(http));
 }
 
 /* Frees what the request holds outside the arena. */
 static void pending_done(struct pending_generate *p) {
-        http_kept_drop_all(&p->kept);
+        kept_responses_drop(&p->kept, UINT64_MAX);
         infer_call_done(&p->call);
         infer_request_done(&p->request);
         strbuf_done(&p->text);
@@ -134,7 +134,9 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         if (!p->has_begun)
                 send_head(p, status);
         http_call_send_chunk(p->http, &event);
-        http_kept_add(&p->kept, p->http, c);
+        if (http_call_chunks_written(p->http) < http_call_chunks_sent(p->http))
+                kept_responses_add(&p->kept, infer_call_keep_response(c),
+                                   http_call_chunks_sent(p->http));
 }
 
 static void on_stream_done(struct infer_call *c) {
@@ -251,7 +253,7 @@ static void on_done(struct infer_call *c) {
 static void on_abort(struct http_call *http) {
         struct pending_generate *p = http->pending;
 
-        http_kept_drop_all(&p->kept);
+        kept_responses_drop(&p->kept, UINT64_MAX);
         if (p->is_reading)
                 loop_compute_cancel(&p->work);
         else
@@ -370,7 +372,7 @@ static void post_generate(struct http_call *http, bool is_stream) {
         p->http = http;
         p->is_stream = is_stream;
         p->has_begun = p->is_reading = false;
-        p->kept = (struct http_kept){ 0 };
+        p->kept = (struct kept_responses){ 0 };
         strbuf_init(&p->text, 0);
         arena_init(&p->scratch, NULL, 0, 0);
         infer_request_init(&p->request);

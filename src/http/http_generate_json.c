@@ -366,15 +366,14 @@ static struct error *put_member(struct json_writer *w, const struct member *m) {
 struct error *http_generate_print(const struct infer_response *r, struct arena *scratch,
                                   struct strbuf *out) {
         size_t             max = 3 + (size_t)r->n_parameters + r->n_outputs;
+        struct json_writer w = { .out = out };
         struct member_list l = { .members = arena_try_alloc(scratch, max * sizeof(*l.members)) };
-        struct json_writer w;
         char               version[24]; /* fits an int64_t in decimal */
 
         if (l.members == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response");
         snprintf(version, sizeof(version), "%lld", (long long)r->model_version);
         list_members(r, version, &l);
-        json_writer_init(&w, out);
         json_begin_object(&w);
         for (size_t i = 0; i < l.n; i++) {
                 if (i > 0 && strcmp(l.members[i].key, l.members[i - 1].key) == 0)
@@ -386,11 +385,9 @@ struct error *http_generate_print(const struct infer_response *r, struct arena *
 }
 
 void http_generate_print_error(const char *message, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_begin_object(&w);
-        json_key(&w, "error");
-        json_put_string(&w, message);
+        json_member_string(&w, "error", message);
         json_end_object(&w);
 }

@@ -12,9 +12,8 @@
 #define PUT(out, literal) STRBUF_PUT_LIT(out, literal)
 
 static NOINLINE void put_long_i64(struct strbuf *out, int64_t value) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
-        json_writer_init(&w, out);
         json_put_i64(&w, value);
 }
 
@@ -50,12 +49,11 @@ void http_infer_put_parameter(struct json_writer *w, const struct infer_paramete
 }
 
 static void put_parameters(struct strbuf *out, const struct infer_response *r) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
         if (r->n_parameters == 0)
                 return;
         PUT(out, ",\"parameters\":");
-        json_writer_init(&w, out);
         json_begin_object(&w);
         for (uint32_t i = 0; i < r->n_parameters; i++)
                 http_infer_put_parameter(&w, &r->parameters[i]);
@@ -85,10 +83,9 @@ static struct error *put_strings(struct json_writer *w, const struct infer_outpu
 struct error *http_infer_put_elements(struct strbuf *out, const struct infer_output *output,
                                       bool *ret_has_replaced) {
         enum json_element  element;
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
         *ret_has_replaced = false;
-        json_writer_init(&w, out);
         if (output->datatype == TRITONSERVER_TYPE_BYTES) {
                 TRY(put_strings(&w, output));
                 *ret_has_replaced = w.has_replaced;

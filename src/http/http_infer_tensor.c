@@ -27,7 +27,6 @@ static void print_shape(struct strbuf *out, const struct infer_input *in) {
 static COLD struct error *refuse_shape(const struct infer_input *in, const char *reason) {
         AUTO_STRBUF shape = { 0 };
 
-        strbuf_init(&shape, 0);
         print_shape(&shape, in);
         TRY(strbuf_check(&shape, "the text of an error"));
         return error_new(ERR_INVALID_ARG, "invalid shape for input '%s': shape %s %s", in->name,

@@ -19,12 +19,10 @@ static void put_value(struct json_writer *w, const struct log_row *row, struct l
 
 void http_logging_get(struct http_call *call) {
         struct log_settings now;
-        struct json_writer  w;
         AUTO_STRBUF         text = { 0 };
+        struct json_writer  w = { .out = &text };
 
         log_get_settings(&now);
-        strbuf_init(&text, 0);
-        json_writer_init(&w, &text);
         json_begin_object(&w);
         for (size_t i = 0; i < LOG_N_ROWS; i++) {
                 json_key(&w, log_rows[i].name);

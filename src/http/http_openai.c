@@ -7,10 +7,10 @@
 #include "base/strbuf.h"
 #include "call/infer_call.h"
 #include "call/infer_response.h"
+#include "call/kept_responses.h"
 #include "call/service.h"
 #include "core_api/core_error.h"
 #include "http/http_infer.h"
-#include "http/http_kept.h"
 #include "http/http_reply.h"
 #include "http/http_trace.h"
 #include "net/loop.h"
@@ -67,29 +67,29 @@ struct pending_openai {
         struct openai_vectors      *vectors;    /* embeddings: one for each part; in arena */
         struct infer_call_response *vectors_of; /* owned: the responses that they are in */
         struct openai_split         split;
-        struct openai_run   *idle;    /* borrowed: runs that have ended, for the parts to come */
-        uint32_t             n_begun; /* parts */
-        uint32_t             n_runs;
-        uint32_t             n_running;   /* inferences, and 1 while they are being started */
-        bool                 is_reading;  /* a compute thread has the request */
-        bool                 is_starting; /* start_idle() is running */
-        bool                 has_begun;   /* stream: status and headers are sent */
-        bool                 has_failed;  /* its failure is sent, though inferences go on */
-        bool                 is_late;     /* so is the end of the answer: a time limit has passed */
-        struct error        *failure;     /* owned: that the client has not seen */
-        enum access_verdict  verdict;     /* of the model that the body names */
-        const char          *refusal;     /* text of the verdict */
-        struct http_kept     kept;
-        struct loop_timer    heartbeat;
-        struct loop_timer    deadline;
-        uint64_t             render_by_ns; /* end of the time to render the messages */
-        struct loop_work     work;
-        struct http_part     part;          /* the whole answer */
-        size_t               charged_bytes; /* to the memory budget, for `answer` and `text` */
-        struct openai_meter *meter;
-        uint64_t             last_text_ns; /* 0: there was none */
-        uint64_t             last_sent_ns;
-        char                 id[OPENAI_ID_BYTES];
+        struct openai_run    *idle;    /* borrowed: runs that have ended, for the parts to come */
+        uint32_t              n_begun; /* parts */
+        uint32_t              n_runs;
+        uint32_t              n_running;   /* inferences, and 1 while they are being started */
+        bool                  is_reading;  /* a compute thread has the request */
+        bool                  is_starting; /* start_idle() is running */
+        bool                  has_begun;   /* stream: status and headers are sent */
+        bool                  has_failed;  /* its failure is sent, though inferences go on */
+        bool                  is_late; /* so is the end of the answer: a time limit has passed */
+        struct error         *failure; /* owned: that the client has not seen */
+        enum access_verdict   verdict; /* of the model that the body names */
+        const char           *refusal; /* text of the verdict */
+        struct kept_responses kept;
+        struct loop_timer     heartbeat;
+        struct loop_timer     deadline;
+        uint64_t              render_by_ns; /* end of the time to render the messages */
+        struct loop_work      work;
+        struct http_part      part;          /* the whole answer */
+        size_t                charged_bytes; /* to the memory budget, for `answer` and `text` */
+        struct openai_meter  *meter;
+        uint64_t              last_text_ns; /* 0: there was none */
+        uint64_t              last_sent_ns;
+        char                  id[OPENAI_ID_BYTES];
 };
 
 /* ---- the end ---- */
@@ -141,7 +141,7 @@ static void pending_done(struct pending_openai *p) {
         loop_timer_cancel(&p->heartbeat);
         loop_timer_cancel(&p->deadline);
         p->http->on_abort = p->http->on_written = NULL;
-        http_kept_drop_all(&p->kept);
+        kept_responses_drop(&p->kept, UINT64_MAX);
         run_done(p->render);
         for (uint32_t i = 0; i < p->n_runs; i++) {
                 run_done(p->runs[i]);
@@ -184,7 +184,6 @@ void http_openai_refuse(struct http_call *call, const struct http_openai_refusal
                 e.code = OPENAI_CODE_NO_MODEL;
                 e.param = "model";
         }
-        strbuf_init(&text, 0);
         openai_error_print(&e, &text);
         if (text.overflowed || !http_call_keep_text(call, strbuf_str(&text), &part)) {
                 error_free(err);
@@ -350,6 +349,7 @@ static void on_heartbeat(struct loop_timer *t) {
         arm_heartbeat(p);
 }
 
+/* Ends the answer once all inferences have ended. It has failed already when a time limit has passed. */
 static void end_stream(struct pending_openai *p) {
         struct http_call *http = p->http;
 
@@ -431,18 +431,9 @@ static void on_deadline(struct loop_timer *t) {
                 p->has_failed = true;
                 cancel_runs(p);
         }
-        http_kept_drop_all(&p->kept);
+        kept_responses_drop(&p->kept, UINT64_MAX);
         p->is_late = true;
         http_call_finish_chunks(p->http);
-}
-
-/* The inferences have ended, too. */
-static void end_late(struct pending_openai *p) {
-        struct http_call *http = p->http;
-
-        openai_meter_add(p->meter, OPENAI_ENDED_ERROR, 1);
-        pending_done(p);
-        http_call_end_chunks(http);
 }
 
 /* ---- a whole answer ---- */
@@ -514,11 +505,9 @@ static void end_whole(struct pending_openai *p) {
 
 static void end_request(struct pending_openai *p) {
         loop_timer_cancel(&p->deadline);
-        if (p->is_late)
-                end_late(p);
-        else if (p->failure != NULL)
+        if (p->failure != NULL && !p->is_late)
                 refuse_request(p, STEAL(p->failure));
-        else if (p->request.is_stream)
+        else if (p->request.is_stream || p->is_late)
                 end_stream(p);
         else
                 end_whole(p);
@@ -604,7 +593,9 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         if (p->text.len > 0)
                 p->last_sent_ns = now_ns;
         send_events(p);
-        http_kept_add(&p->kept, p->http, c);
+        if (http_call_chunks_written(p->http) < http_call_chunks_sent(p->http))
+                kept_responses_add(&p->kept, infer_call_keep_response(c),
+                                   http_call_chunks_sent(p->http));
 }
 
 static void use_again(struct openai_run *run);
@@ -627,14 +618,14 @@ static void on_done(struct infer_call *c) {
 static void on_written(struct http_call *http) {
         struct pending_openai *p = http->pending;
 
-        http_kept_drop_written(&p->kept, http);
+        kept_responses_drop(&p->kept, http_call_chunks_written(http));
 }
 
 static void on_abort(struct http_call *http) {
         struct pending_openai *p = http->pending;
 
         loop_timer_cancel(&p->heartbeat);
-        http_kept_drop_all(&p->kept);
+        kept_responses_drop(&p->kept, UINT64_MAX);
         if (p->is_reading)
                 loop_compute_cancel(&p->work);
         else
@@ -858,7 +849,7 @@ static void on_rendered(struct infer_call *c) {
         p->render_by_ns = CLOCK_NEVER;
         if (p->is_late) {
                 error_free(err);
-                end_late(p);
+                end_stream(p);
                 return;
         }
         if (err == NULL && p->http->is_aborted)
@@ -874,7 +865,8 @@ static void on_rendered(struct infer_call *c) {
 }
 
 static struct error *fill_render(struct pending_openai *p) {
-        struct openai_model model = { .name = p->model.template_model };
+        struct openai_model model = { .name = p->model.template_model,
+                                      .format = OPENAI_FORMAT_OPENAI };
         struct openai_map map = { &p->request, &model, &p->http->arena, http_call_buf_pool(p->http),
                                   NULL };
 
@@ -889,7 +881,7 @@ static struct error *fill_render(struct pending_openai *p) {
                                  "model '%s' cannot render messages: it has no input "
                                  "'openai_request'",
                                  model.name);
-        TRY(openai_map_fill_body(&map, &p->render->request));
+        TRY(openai_map_fill(&map, NULL, &p->render->request));
         p->render->request.id = p->id;
         return infer_call_fill(&p->render->call, &p->render->request);
 }

@@ -73,10 +73,9 @@ void http_openai_models(struct http_call *call) {
 /* The core's text for an unknown model mentions a request, but there is none here. */
 void http_openai_model(struct http_call *call) {
         const struct openai_list_options options = options_of(call);
-        struct strbuf                    text;
+        struct strbuf                    text = { 0 };
         struct error                    *err;
 
-        strbuf_init(&text, 0);
         err = openai_list_print_model(&options, http_call_model(call), &text);
         if (err != NULL && err->code == ERR_NOT_FOUND) {
                 error_free(err);
@@ -95,11 +94,9 @@ struct order {
 };
 
 static void reply_ordered(struct http_call *call) {
-        struct json_writer w;
-        struct strbuf      text;
+        struct strbuf      text = { 0 };
+        struct json_writer w = { .out = &text };
 
-        strbuf_init(&text, 0);
-        json_writer_init(&w, &text);
         json_begin_object(&w);
         json_member_string(&w, "status", "success");
         json_member_str(&w, "model", call->model);

@@ -143,14 +143,11 @@ bool http_reply_compress(const struct http_part *parts, size_t n_parts, enum htt
 }
 
 struct str http_reply_error_text(struct arena *arena, const char *message) {
-        AUTO_STRBUF        text = { 0 };
-        struct json_writer w;
+        AUTO_STRBUF        text = { .max = MAX_ERROR_BYTES };
+        struct json_writer w = { .out = &text };
 
-        strbuf_init(&text, MAX_ERROR_BYTES);
-        json_writer_init(&w, &text);
         json_begin_object(&w);
-        json_key(&w, "error");
-        json_put_string(&w, message);
+        json_member_string(&w, "error", message);
         json_end_object(&w);
         if (text.overflowed) /* a character takes up to six in JSON */
                 return strlen(message) > MAX_ERROR_BYTES / 8
@@ -160,10 +157,9 @@ struct str http_reply_error_text(struct arena *arena, const char *message) {
 }
 
 struct str http_reply_openai_error(struct arena *arena, unsigned status, const char *message) {
-        AUTO_STRBUF         text = { 0 };
+        AUTO_STRBUF         text = { .max = MAX_ERROR_BYTES };
         struct openai_error e = { .status = status, .message = message };
 
-        strbuf_init(&text, MAX_ERROR_BYTES);
         openai_error_print(&e, &text);
         if (text.overflowed)
                 return STR_LIT(

@@ -160,15 +160,11 @@ struct str http_route_allowed(const struct http_route_table *table, const struct
 
 /* ---- the model's name ---- */
 
-static bool is_hex(char c) {
-        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
 /* True when `s` has an escape of a byte beyond ASCII, whose first digit is 8 to f. */
 static bool has_high_escape(struct str s) {
         for (size_t i = 0; i + 2 < s.len; i++)
-                if (s.ptr[i] == '%' && is_hex(s.ptr[i + 1]) && s.ptr[i + 1] >= '8' &&
-                    is_hex(s.ptr[i + 2]))
+                if (s.ptr[i] == '%' && str_hex_digit(s.ptr[i + 1]) >= 8 &&
+                    str_hex_digit(s.ptr[i + 2]) >= 0)
                         return true;
         return false;
 }
@@ -178,7 +174,6 @@ static struct error *decode(struct str segment, bool allows_slash, struct arena 
         AUTO_STRBUF name = { 0 };
         char       *kept;
 
-        strbuf_init(&name, 0);
         if (!url_decode(segment, &name))
                 return error_new(ERR_INVALID_ARG,
                                  "the model name '%.*s' has a percent escape that is not two "

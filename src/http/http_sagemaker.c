@@ -145,7 +145,6 @@ static void unload(struct http_call *call) {
 static void list_models(struct http_call *call) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         hosted_models_print(front_of(call)->models, &text);
         http_call_reply_json(call, &text);
 }
@@ -153,7 +152,6 @@ static void list_models(struct http_call *call) {
 static void get_model(struct http_call *call) {
         AUTO_STRBUF text = { 0 };
 
-        strbuf_init(&text, 0);
         if (hosted_models_print_one(front_of(call)->models, call->model, &text))
                 http_call_reply_json(call, &text);
         else

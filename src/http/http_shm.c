@@ -14,26 +14,21 @@
 static void put_entry(struct json_writer *w, enum shared_memory_kind kind,
                       const struct shared_memory_entry *e) {
         json_begin_object(w);
-        json_key(w, "name");
-        json_put_string(w, e->name);
+        json_member_string(w, "name", e->name);
         if (kind == SHARED_MEMORY_CUDA) {
-                json_key(w, "device_id");
-                json_put_u64(w, e->device);
+                json_member_u64(w, "device_id", e->device);
         } else {
-                json_key(w, "key");
-                json_put_string(w, e->key);
-                json_key(w, "offset");
-                json_put_u64(w, e->offset);
+                json_member_string(w, "key", e->key);
+                json_member_u64(w, "offset", e->offset);
         }
-        json_key(w, "byte_size");
-        json_put_u64(w, e->byte_size);
+        json_member_u64(w, "byte_size", e->byte_size);
         json_end_object(w);
 }
 
 static void reply_status(struct http_call *call, enum shared_memory_kind kind) {
         struct shared_memory_entry *entries;
-        struct json_writer          w;
         AUTO_STRBUF                 text = { 0 };
+        struct json_writer          w = { .out = &text };
         size_t                      n;
         struct error *err = shared_memory_list(call->service->shared_memory, kind, call->region,
                                                &call->arena, &entries, &n);
@@ -42,8 +37,6 @@ static void reply_status(struct http_call *call, enum shared_memory_kind kind) {
                 http_call_reply_error(call, err, HTTP_JSON);
                 return;
         }
-        strbuf_init(&text, 0);
-        json_writer_init(&w, &text);
         json_begin_array(&w);
         for (size_t i = 0; i < n; i++)
                 put_entry(&w, kind, &entries[i]);
@@ -96,7 +89,7 @@ static enum member find_member(struct str key) {
 
 /* Decodes leniently: encoders of clients break lines. */
 static struct error *decode_handle(struct arena *arena, struct str text, struct str *ret) {
-        AUTO_STRBUF bytes = { 0 };
+        AUTO_STRBUF bytes = { .max = MAX_HANDLE_TEXT };
         char       *kept;
 
         if (text.len > MAX_HANDLE_TEXT)
@@ -104,7 +97,6 @@ static struct error *decode_handle(struct arena *arena, struct str text, struct 
                                  "Unable to parse 'b64': it has %zu characters, at most %d are "
                                  "allowed",
                                  text.len, MAX_HANDLE_TEXT);
-        strbuf_init(&bytes, MAX_HANDLE_TEXT);
         base64_decode_lenient(text, &bytes);
         kept = arena_try_alloc(arena, bytes.len + 1);
         if (kept == NULL)

@@ -70,12 +70,10 @@ static struct error *check_model(struct http_call *call) {
 
 static void reply_settings(struct http_call *call) {
         struct trace_report_row rows[TRACE_REPORT_MAX_ROWS];
-        size_t n = tracer_report(call->service->tracer, model_of(call), &call->arena, rows);
-        struct json_writer w;
-        AUTO_STRBUF        text = { 0 };
+        size_t      n = tracer_report(call->service->tracer, model_of(call), &call->arena, rows);
+        AUTO_STRBUF text = { 0 };
+        struct json_writer w = { .out = &text };
 
-        strbuf_init(&text, 0);
-        json_writer_init(&w, &text);
         json_begin_object(&w);
         for (size_t i = 0; i < n; i++) {
                 json_key(&w, rows[i].key);

@@ -85,11 +85,6 @@ static const struct counter_family cache_families[] = {
           "Total cache miss duration per model, in microseconds", STAT_CACHE_MISS_NS, true },
 };
 
-/* Counters that the reference server does not have; the last row has no name. */
-static const struct counter_family own_families[] = {
-        { NULL, NULL, N_STATS, false },
-};
-
 static const struct {
         const char *name;
         const char *help;
@@ -261,54 +256,27 @@ static void print_paths(const struct page *p) {
         }
 }
 
-/* A model without instances, such as an ensemble, has no load and no queue of its own. */
-struct load_family {
-        const char *name;
-        const char *help;
-        double (*read)(const struct model_load *load);
-};
-
-static double read_ratio(const struct model_load *load) {
-        return atomic_load_explicit(&load->ratio, memory_order_relaxed);
-}
-
-static double read_oldest_age(const struct model_load *load) {
-        return (double)atomic_load_explicit(&load->oldest_age_ns, memory_order_relaxed) /
-               (double)NS_PER_S;
-}
-
-static const struct load_family load_families[] = {
-        { "neso_load_ratio",
-          "Time that instances executed by the time that they were available, last 15 s",
-          read_ratio },
-        { "neso_oldest_request_age_seconds",
-          "Time that the oldest waiting request has waited, 0 when none waits", read_oldest_age },
-};
-
-static void print_load(const struct page *p, const struct load_family *f) {
-        bool has_head = false;
-
-        for (size_t i = 0; i < p->n_models; i++) {
-                const struct model_stats *s = p->models[i].stats;
-
-                if (!atomic_load_explicit(&s->load.is_measured, memory_order_relaxed))
-                        continue;
-                if (!has_head)
-                        prometheus_head(p->out, f->name, f->help, METRIC_GAUGE);
-                has_head = true;
-                prometheus_sample(p->out, f->name, s->own.labels, f->read(&s->load));
-        }
-}
-
-struct sequence_family {
-        const char      *name;
-        const char      *help;
-        enum metric_kind kind;
-        void (*print)(struct strbuf *out, const char *name, const struct model_stats *s);
-};
-
 static double read_count(const _Atomic uint64_t *count) {
         return (double)atomic_load_explicit(count, memory_order_relaxed);
+}
+
+/* A model without instances, such as an ensemble, has no load and no queue of its own. */
+static bool has_load(const struct model_stats *s) {
+        return atomic_load_explicit(&s->load.is_measured, memory_order_relaxed);
+}
+
+static void print_ratio(struct strbuf *out, const char *name, const struct model_stats *s) {
+        prometheus_sample(out, name, s->own.labels,
+                          atomic_load_explicit(&s->load.ratio, memory_order_relaxed));
+}
+
+static void print_oldest_age(struct strbuf *out, const char *name, const struct model_stats *s) {
+        prometheus_sample(out, name, s->own.labels,
+                          read_count(&s->load.oldest_age_ns) / (double)NS_PER_S);
+}
+
+static bool has_sequences(const struct model_stats *s) {
+        return s->sequences != NULL;
 }
 
 static void print_active(struct strbuf *out, const char *name, const struct model_stats *s) {
@@ -338,21 +306,39 @@ static void print_slots(struct strbuf *out, const char *name, const struct model
         prometheus_sample(out, name, s->slot_labels[1], MAX(all - used, 0));
 }
 
-static const struct sequence_family sequence_families[] = {
-        { "neso_sequences_active", "Sequences with a slot", METRIC_GAUGE, print_active },
-        { "neso_sequences_backlog", "Sequences that wait for a slot", METRIC_GAUGE, print_backlog },
-        { "neso_sequences_started_total", "Sequences begun", METRIC_COUNTER, print_started },
-        { "neso_sequences_ended_total", "Sequences ended, by what ended them", METRIC_COUNTER,
-          print_ended },
-        { "neso_sequence_slots", "Slots for sequences, of all instances of a model", METRIC_GAUGE,
-          print_slots },
+/* A family that only some models have. */
+struct partial_family {
+        const char      *name;
+        const char      *help;
+        enum metric_kind kind;
+        bool (*is_of)(const struct model_stats *s);
+        void (*print)(struct strbuf *out, const char *name, const struct model_stats *s);
 };
 
-static void print_sequences(const struct page *p, const struct sequence_family *f) {
+static const struct partial_family partial_families[] = {
+        { "neso_load_ratio",
+          "Time that instances executed by the time that they were available, last 15 s",
+          METRIC_GAUGE, has_load, print_ratio },
+        { "neso_oldest_request_age_seconds",
+          "Time that the oldest waiting request has waited, 0 when none waits", METRIC_GAUGE,
+          has_load, print_oldest_age },
+        { "neso_sequences_active", "Sequences with a slot", METRIC_GAUGE, has_sequences,
+          print_active },
+        { "neso_sequences_backlog", "Sequences that wait for a slot", METRIC_GAUGE, has_sequences,
+          print_backlog },
+        { "neso_sequences_started_total", "Sequences begun", METRIC_COUNTER, has_sequences,
+          print_started },
+        { "neso_sequences_ended_total", "Sequences ended, by what ended them", METRIC_COUNTER,
+          has_sequences, print_ended },
+        { "neso_sequence_slots", "Slots for sequences, of all instances of a model", METRIC_GAUGE,
+          has_sequences, print_slots },
+};
+
+static void print_partial(const struct page *p, const struct partial_family *f) {
         bool has_head = false;
 
         for (size_t i = 0; i < p->n_models; i++) {
-                if (p->models[i].stats->sequences == NULL)
+                if (!f->is_of(p->models[i].stats))
                         continue;
                 if (!has_head)
                         prometheus_head(p->out, f->name, f->help, f->kind);
@@ -395,13 +381,9 @@ static void print_page(const struct page *p) {
         for (int phase = 0; phase < N_PHASES; phase++)
                 print_latency(p, (enum phase)phase);
         print_batch_sizes(p);
-        for (const struct counter_family *f = own_families; f->name != NULL; f++)
-                print_counters(p, f);
         print_paths(p);
-        for (size_t i = 0; i < ARRAY_LEN(load_families); i++)
-                print_load(p, &load_families[i]);
-        for (size_t i = 0; i < ARRAY_LEN(sequence_families); i++)
-                print_sequences(p, &sequence_families[i]);
+        for (size_t i = 0; i < ARRAY_LEN(partial_families); i++)
+                print_partial(p, &partial_families[i]);
         for (size_t i = 0; i < N_BATCH_FAMILIES; i++)
                 print_batching(p, i);
 }

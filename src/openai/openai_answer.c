@@ -103,24 +103,16 @@ size_t openai_answer_held_bytes(const struct openai_answer *a) {
 
 /* ---- outputs of a response ---- */
 
-static const struct infer_output *find_output(const struct infer_response *r, const char *name) {
-        for (uint32_t i = 0; i < r->n_outputs; i++)
-                if (strcmp(r->outputs[i].name, name) == 0)
-                        return &r->outputs[i];
-        return NULL;
-}
-
 static struct openai_elements texts_of(const struct infer_response *r, const char *name) {
-        const struct infer_output *o = find_output(r, name);
+        const struct infer_output *o = infer_response_find_output(r, name);
 
         if (o == NULL || o->datatype != TRITONSERVER_TYPE_BYTES)
                 return (struct openai_elements){ { NULL, 0 } };
         return (struct openai_elements){ o->bytes };
 }
 
-/* The sum of the elements of a count. False when the model does not report it. */
-static bool read_count(const struct infer_response *r, const char *name, uint64_t *ret) {
-        const struct infer_output *o = find_output(r, name);
+bool openai_answer_read_count(const struct infer_response *r, const char *name, uint64_t *ret) {
+        const struct infer_output *o = infer_response_find_output(r, name);
         uint64_t                   sum = 0;
         size_t                     bytes = o != NULL ? datatype_bytes(o->datatype) : 0;
 
@@ -140,11 +132,12 @@ static void count_tokens(struct openai_answer *a, struct openai_part_state *part
                          const struct infer_response *r) {
         uint64_t n;
 
-        if (!part->has_response && part->part.copy == 0 && read_count(r, "num_input_tokens", &n)) {
+        if (!part->has_response && part->part.copy == 0 &&
+            openai_answer_read_count(r, "num_input_tokens", &n)) {
                 a->prompt_tokens += n;
                 a->has_prompt_tokens = true;
         }
-        if (read_count(r, "num_output_tokens", &n)) {
+        if (openai_answer_read_count(r, "num_output_tokens", &n)) {
                 a->completion_tokens += n;
                 part->completion_tokens += n;
                 a->has_completion_tokens = true;
@@ -425,12 +418,11 @@ static void put_usage(const struct openai_answer *a, struct json_writer *w) {
 #define DONE "data: [DONE]\n\n"
 
 void openai_answer_end_stream(const struct openai_answer *a, struct strbuf *out) {
-        struct json_writer w;
+        struct json_writer w = { .out = out };
 
         if (a->q->includes_usage && a->model->format != OPENAI_FORMAT_OPENAI) {
                 strbuf_put(out, a->head.ptr, a->head.len);
                 STRBUF_PUT_LIT(out, ",\"choices\":[]");
-                json_writer_init(&w, out);
                 w.needs_comma = true;
                 put_usage(a, &w);
                 STRBUF_PUT_LIT(out, "}\n\n");

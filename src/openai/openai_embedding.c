@@ -5,34 +5,12 @@
 #include "codec/base64.h"
 #include "codec/json_find.h"
 #include "codec/json_writer.h"
+#include "openai/openai_answer.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- reading ---- */
-
-static const struct infer_output *find_named(const struct infer_response *r, const char *name) {
-        for (uint32_t i = 0; i < r->n_outputs; i++)
-                if (strcmp(r->outputs[i].name, name) == 0)
-                        return &r->outputs[i];
-        return NULL;
-}
-
-static uint64_t read_tokens(const struct infer_response *r) {
-        const struct infer_output *o = find_named(r, "num_input_tokens");
-        uint64_t                   sum = 0;
-
-        if (o == NULL ||
-            (o->datatype != TRITONSERVER_TYPE_INT32 && o->datatype != TRITONSERVER_TYPE_UINT32))
-                return 0;
-        for (size_t at = 0; at + sizeof(uint32_t) <= o->bytes.len; at += sizeof(uint32_t)) {
-                uint32_t n;
-
-                memcpy(&n, o->bytes.ptr + at, sizeof(n));
-                sum += n;
-        }
-        return sum;
-}
 
 static struct error *no_vectors(const struct openai_model *m) {
         return error_new(ERR_INTERNAL, "model '%s' gave no embedding", m->name);
@@ -71,17 +49,9 @@ static struct str find_array(struct str json) {
         return str_range(NULL, 0);
 }
 
-static size_t count_elements(struct str array) {
-        size_t n = 0;
-
-        JSON_FOR_EACH(array, one)
-                n++;
-        return n;
-}
-
 static struct error *read_json(const struct openai_model *m, const struct infer_response *r,
                                struct arena *arena, struct openai_vectors *v) {
-        const struct infer_output *o = find_named(r, "text_output");
+        const struct infer_output *o = infer_response_find_output(r, "text_output");
         struct json_reader         reader;
         struct str                 array;
         float                     *values;
@@ -90,7 +60,7 @@ static struct error *read_json(const struct openai_model *m, const struct infer_
         if (o == NULL || o->datatype != TRITONSERVER_TYPE_BYTES || o->bytes.len < sizeof(uint32_t))
                 return no_vectors(m);
         array = find_array(str_skip(o->bytes, sizeof(uint32_t)));
-        n = count_elements(array);
+        n = json_list_count(array);
         if (n == 0)
                 return no_vectors(m);
         values = arena_try_alloc(arena, n * sizeof(*values));
@@ -107,7 +77,8 @@ static struct error *read_json(const struct openai_model *m, const struct infer_
 struct error *openai_vectors_read(const struct openai_model *m, const struct openai_part *part,
                                   const struct infer_response *r, struct arena *arena,
                                   struct openai_vectors *ret) {
-        *ret = (struct openai_vectors){ .n_rows = part->n_texts, .n_tokens = read_tokens(r) };
+        *ret = (struct openai_vectors){ .n_rows = part->n_texts };
+        openai_answer_read_count(r, "num_input_tokens", &ret->n_tokens);
         return m->format == OPENAI_FORMAT_VLLM ? read_json(m, r, arena, ret)
                                                : read_tensor(m, r, ret);
 }

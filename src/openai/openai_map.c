@@ -650,14 +650,3 @@ struct error *openai_map_fill(const struct openai_map *map, const struct openai_
                 infer_request_done(ret);
         return err;
 }
-
-struct error *openai_map_fill_body(const struct openai_map *map, struct infer_request *ret) {
-        const struct part_map p = { map, ret };
-        struct error         *err;
-
-        infer_request_init(ret);
-        err = fill_openai(&p);
-        if (err != NULL)
-                infer_request_done(ret);
-        return err;
-}

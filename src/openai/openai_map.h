@@ -54,8 +54,6 @@ struct error *openai_split_make(const struct openai_request *q, const struct ope
 struct openai_part openai_split_part(const struct openai_request *q, const struct openai_split *s,
                                      uint32_t i);
 
+/* `part` is NULL for the whole body, which a model of the format openai takes. */
 struct error *openai_map_fill(const struct openai_map *map, const struct openai_part *part,
                               struct infer_request *ret) NODISCARD;
-/* Makes the request for the model that renders the messages of a chat: the whole body. */
-struct error *openai_map_fill_body(const struct openai_map *map, struct infer_request *ret)
-        NODISCARD;

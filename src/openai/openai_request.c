@@ -12,12 +12,11 @@ struct body_reader {
         struct arena          *arena;
         struct openai_request *q;
         bool                   has_stream_options;
-        struct str             modalities, audio, suffix;
 };
 
 struct member_rule;
 
-/* Reads a value that is not null. Consumes it. */
+/* Reads a value that is not null. After an error the rest of it need not be consumed. */
 typedef struct error *(*read_fn)(struct body_reader *r, const struct member_rule *rule);
 
 enum {
@@ -47,8 +46,7 @@ static struct str shown(struct str text) {
 
 /* ---- scalars ---- */
 
-static struct error *wrong_type(struct body_reader *r, const char *name, const char *expected) {
-        json_skip(&r->json);
+static struct error *wrong_type(const char *name, const char *expected) {
         return openai_fault(name, "'%s' must be %s", name, expected);
 }
 
@@ -59,7 +57,7 @@ static struct error *read_number(struct body_reader *r, const struct member_rule
         struct str            text;
 
         if (json_peek(&r->json) != JSON_NUMBER)
-                return wrong_type(r, rule->name, "a number");
+                return wrong_type(rule->name, "a number");
         number = json_read_number(&before);
         text = json_skip(&r->json);
         if (!(number.real >= rule->min && number.real <= rule->max))
@@ -72,15 +70,12 @@ static struct error *read_number(struct body_reader *r, const struct member_rule
 /* Integers may be written as decimals, as some clients do: 16.0. */
 static struct error *read_integer(struct body_reader *r, const struct member_rule *rule) {
         struct openai_number *to = member_place(r, rule);
-        struct openai_number  before = *to;
 
         if (json_peek(&r->json) != JSON_NUMBER)
-                return wrong_type(r, rule->name, "an integer");
+                return wrong_type(rule->name, "an integer");
         TRY(read_number(r, rule));
-        if (to->value != (double)(int64_t)to->value) {
-                *to = before;
+        if (to->value != (double)(int64_t)to->value)
                 return openai_fault(rule->name, "'%s' must be an integer", rule->name);
-        }
         to->integer = (int64_t)to->value;
         return NULL;
 }
@@ -92,7 +87,7 @@ static struct error *read_seed(struct body_reader *r, const struct member_rule *
         struct json_number    number;
 
         if (json_peek(&r->json) != JSON_NUMBER)
-                return wrong_type(r, rule->name, "an integer");
+                return wrong_type(rule->name, "an integer");
         number = json_read_number(&before);
         *to = (struct openai_number){ .json = json_skip(&r->json), .value = number.real };
         if (!number.is_integer || number.magnitude > INT64_MAX)
@@ -106,14 +101,14 @@ static struct error *read_flag(struct body_reader *r, const struct member_rule *
         bool *to = member_place(r, rule);
 
         if (json_peek(&r->json) != JSON_BOOL)
-                return wrong_type(r, rule->name, "true or false");
+                return wrong_type(rule->name, "true or false");
         *to = json_read_bool(&r->json);
         return NULL;
 }
 
 static struct error *read_text(struct body_reader *r, const char *name, struct str *ret) {
         if (json_peek(&r->json) != JSON_STRING)
-                return wrong_type(r, name, "a string");
+                return wrong_type(name, "a string");
         *ret = json_read_string(&r->json, r->arena);
         return NULL;
 }
@@ -145,6 +140,10 @@ static struct error *read_json(struct body_reader *r, const struct member_rule *
         return NULL;
 }
 
+static struct error *read_string(struct body_reader *r, const struct member_rule *rule) {
+        return read_text(r, rule->name, member_place(r, rule));
+}
+
 /* ---- lists of texts ---- */
 
 static struct error *push_text(struct body_reader *r, struct str **list, uint32_t *n,
@@ -173,30 +172,16 @@ static struct error *add_stop(struct body_reader *r) {
         return push_text(r, &r->q->stops, &r->q->n_stops, stop);
 }
 
-/* Keeps the first error, and consumes the rest of the value. */
-static struct error *keep_first(struct error *first, struct error *err) {
-        if (first == NULL)
-                return err;
-        error_free(err);
-        return first;
-}
-
 static struct error *read_stop(struct body_reader *r, const struct member_rule *rule) {
-        struct error *first = NULL;
-
         r->q->stops = NULL;
         r->q->n_stops = 0;
         if (json_peek(&r->json) == JSON_STRING)
                 return add_stop(r);
         if (!json_try_enter(&r->json, JSON_ARRAY))
-                return wrong_type(r, rule->name, "a string or a list of strings");
-        while (json_next_element(&r->json)) {
-                if (first != NULL)
-                        json_skip(&r->json);
-                else
-                        first = add_stop(r);
-        }
-        return first;
+                return wrong_type(rule->name, "a string or a list of strings");
+        while (json_next_element(&r->json))
+                TRY(add_stop(r));
+        return NULL;
 }
 
 static struct error *add_text(struct body_reader *r, const char *name) {
@@ -233,12 +218,11 @@ static struct error *read_text_element(struct body_reader *r, const char *name) 
         case JSON_STRING: return add_text(r, name);
         case JSON_ARRAY: return read_token_ids(r, name, true);
         case JSON_NUMBER: return read_token_ids(r, name, false);
-        default: return wrong_type(r, name, "a string, a list of strings, or token ids");
+        default: return wrong_type(name, "a string, a list of strings, or token ids");
         }
 }
 
 static struct error *read_texts(struct body_reader *r, const struct member_rule *rule) {
-        struct error      *first = NULL;
         struct json_reader whole = r->json;
 
         r->q->texts = r->q->token_lists = NULL;
@@ -247,18 +231,14 @@ static struct error *read_texts(struct body_reader *r, const struct member_rule 
         if (json_peek(&r->json) == JSON_STRING)
                 return add_text(r, rule->name);
         if (!json_try_enter(&r->json, JSON_ARRAY))
-                return wrong_type(r, rule->name, "a string, a list of strings, or token ids");
-        while (json_next_element(&r->json)) {
-                if (first != NULL)
-                        json_skip(&r->json);
-                else
-                        first = read_text_element(r, rule->name);
-        }
-        if (first == NULL && r->q->n_texts > 0 && r->q->has_token_ids)
-                first = openai_fault(rule->name, "'%s' mixes texts and token ids", rule->name);
-        if (first == NULL && r->q->has_token_ids && r->q->n_token_lists == 0)
-                first = add_token_list(r, rule->name, json_skip(&whole));
-        return first;
+                return wrong_type(rule->name, "a string, a list of strings, or token ids");
+        while (json_next_element(&r->json))
+                TRY(read_text_element(r, rule->name));
+        if (r->q->n_texts > 0 && r->q->has_token_ids)
+                return openai_fault(rule->name, "'%s' mixes texts and token ids", rule->name);
+        if (r->q->has_token_ids && r->q->n_token_lists == 0)
+                return add_token_list(r, rule->name, json_skip(&whole));
+        return NULL;
 }
 
 /* ---- messages ---- */
@@ -277,10 +257,8 @@ static struct error *read_part(struct body_reader *r, unsigned at) {
         bool       has_text = false;
         struct str key, type = { NULL, 0 };
 
-        if (!json_try_enter(&r->json, JSON_OBJECT)) {
-                json_skip(&r->json);
+        if (!json_try_enter(&r->json, JSON_OBJECT))
                 return refuse_message(at, "content", "a part of a content must be an object");
-        }
         while (json_next_key(&r->json, r->arena, &key)) {
                 if (STR_IS(key, "type") && json_peek(&r->json) == JSON_STRING) {
                         type = json_read_string(&r->json, r->arena);
@@ -298,34 +276,25 @@ static struct error *read_part(struct body_reader *r, unsigned at) {
 }
 
 static struct error *read_content(struct body_reader *r, unsigned at) {
-        struct error *first = NULL;
+        enum json_type type = json_peek(&r->json);
 
-        switch (json_peek(&r->json)) {
-        case JSON_STRING:
-        case JSON_NULL: json_skip(&r->json); return NULL;
-        case JSON_ARRAY: break;
-        default:
+        if (type == JSON_STRING || type == JSON_NULL) {
                 json_skip(&r->json);
+                return NULL;
+        }
+        if (!json_try_enter(&r->json, JSON_ARRAY))
                 return refuse_message(at, "content",
                                       "a content must be a string, null or a list of parts");
-        }
-        json_enter_array(&r->json);
-        while (json_next_element(&r->json)) {
-                if (first != NULL)
-                        json_skip(&r->json);
-                else
-                        first = read_part(r, at);
-        }
-        return first;
+        while (json_next_element(&r->json))
+                TRY(read_part(r, at));
+        return NULL;
 }
 
 static struct error *read_role(struct body_reader *r, unsigned at, bool *ret_has_role) {
         struct str role;
 
-        if (json_peek(&r->json) != JSON_STRING) {
-                json_skip(&r->json);
+        if (json_peek(&r->json) != JSON_STRING)
                 return refuse_message(at, "role", "a role must be a string");
-        }
         role = json_read_string(&r->json, r->arena);
         *ret_has_role = true;
         if (json_failed(&r->json) || is_role(role))
@@ -338,49 +307,39 @@ static struct error *read_role(struct body_reader *r, unsigned at, bool *ret_has
 }
 
 static struct error *read_message(struct body_reader *r, unsigned at) {
-        struct error *first = NULL;
-        bool          has_role = false;
-        struct str    key;
+        bool       has_role = false;
+        struct str key;
 
-        if (!json_try_enter(&r->json, JSON_OBJECT)) {
-                json_skip(&r->json);
+        if (!json_try_enter(&r->json, JSON_OBJECT))
                 return error_at(error_new_text(ERR_INVALID_ARG, "a message must be an object"),
                                 "messages[%u]", at);
-        }
         while (json_next_key(&r->json, r->arena, &key)) {
-                if (first == NULL && STR_IS(key, "role"))
-                        first = read_role(r, at, &has_role);
-                else if (first == NULL && STR_IS(key, "content"))
-                        first = read_content(r, at);
+                if (STR_IS(key, "role"))
+                        TRY(read_role(r, at, &has_role));
+                else if (STR_IS(key, "content"))
+                        TRY(read_content(r, at));
                 else
                         json_skip(&r->json);
         }
-        if (first == NULL && !has_role && !json_failed(&r->json))
-                first = refuse_message(at, "role", "a message needs a role");
-        return first;
+        return has_role ? NULL : refuse_message(at, "role", "a message needs a role");
 }
 
 static struct error *read_messages(struct body_reader *r, const struct member_rule *rule) {
         struct json_reader before = r->json;
-        struct error      *first = NULL;
         unsigned           n = 0;
 
         if (!json_try_enter(&r->json, JSON_ARRAY))
-                return wrong_type(r, rule->name, "a list of messages");
-        while (json_next_element(&r->json)) {
-                if (first == NULL && n == OPENAI_MAX_MESSAGES)
-                        first = openai_fault(rule->name, "'messages' lists more than %d messages",
-                                             OPENAI_MAX_MESSAGES);
-                if (first != NULL)
-                        json_skip(&r->json);
-                else
-                        first = read_message(r, n);
-                n++;
+                return wrong_type(rule->name, "a list of messages");
+        for (; json_next_element(&r->json); n++) {
+                if (n == OPENAI_MAX_MESSAGES)
+                        return openai_fault(rule->name, "'messages' lists more than %d messages",
+                                            OPENAI_MAX_MESSAGES);
+                TRY(read_message(r, n));
         }
-        if (first == NULL && n == 0)
-                first = openai_fault(rule->name, "'messages' must not be empty");
+        if (n == 0)
+                return openai_fault(rule->name, "'messages' must not be empty");
         r->q->messages = json_skip(&before);
-        return first;
+        return NULL;
 }
 
 /* ---- tools and forms of the answer ---- */
@@ -435,7 +394,7 @@ static struct error *read_response_format(struct body_reader *r, const struct me
         r->q->response_format = r->q->schema = schema; /* of a member that is given again */
         r->q->wants_any_object = false;
         if (!json_try_enter(&r->json, JSON_OBJECT))
-                return wrong_type(r, rule->name, "an object");
+                return wrong_type(rule->name, "an object");
         while (json_next_key(&r->json, r->arena, &key)) {
                 if (STR_IS(key, "type") && json_peek(&r->json) == JSON_STRING)
                         type = json_read_string(&r->json, r->arena);
@@ -465,43 +424,37 @@ static struct error *read_response_format(struct body_reader *r, const struct me
 
 static struct error *read_tools(struct body_reader *r, const struct member_rule *rule) {
         struct json_reader before = r->json;
-        struct error      *first = NULL;
         unsigned           n = 0;
 
         if (!json_try_enter(&r->json, JSON_ARRAY))
-                return wrong_type(r, rule->name, "a list of tools");
-        while (json_next_element(&r->json)) {
-                if (first == NULL && json_peek(&r->json) != JSON_OBJECT)
-                        first = openai_fault(rule->name, "a tool must be an object");
+                return wrong_type(rule->name, "a list of tools");
+        for (; json_next_element(&r->json); n++) {
+                if (json_peek(&r->json) != JSON_OBJECT)
+                        return openai_fault(rule->name, "a tool must be an object");
                 json_skip(&r->json);
-                n++;
         }
-        if (first == NULL && n > OPENAI_MAX_TOOLS)
-                first = openai_fault(rule->name, "'tools' lists %u tools, at most %d are allowed",
-                                     n, OPENAI_MAX_TOOLS);
+        if (n > OPENAI_MAX_TOOLS)
+                return openai_fault(rule->name, "'tools' lists %u tools, at most %d are allowed", n,
+                                    OPENAI_MAX_TOOLS);
         r->q->tools = n > 0 ? json_skip(&before) : str_range(NULL, 0);
-        return first;
+        return NULL;
 }
 
 static struct error *read_stream_options(struct body_reader *r, const struct member_rule *rule) {
-        struct error *first = NULL;
-        struct str    key;
+        struct str key;
 
         r->has_stream_options = true;
         if (!json_try_enter(&r->json, JSON_OBJECT))
-                return wrong_type(r, rule->name, "an object");
+                return wrong_type(rule->name, "an object");
         while (json_next_key(&r->json, r->arena, &key)) {
-                bool is_flag = json_peek(&r->json) == JSON_BOOL;
-
                 if (!STR_IS(key, "include_usage") || json_peek(&r->json) == JSON_NULL)
                         json_skip(&r->json);
-                else if (is_flag)
+                else if (json_peek(&r->json) == JSON_BOOL)
                         r->q->includes_usage = json_read_bool(&r->json);
                 else
-                        first = keep_first(first, wrong_type(r, "stream_options.include_usage",
-                                                             "true or false"));
+                        return wrong_type("stream_options.include_usage", "true or false");
         }
-        return first;
+        return NULL;
 }
 
 static struct error *read_encoding(struct body_reader *r, const struct member_rule *rule) {
@@ -519,22 +472,6 @@ static struct error *read_text_logprobs(struct body_reader *r, const struct memb
         TRY(read_integer(r, rule));
         r->q->wants_logprobs = true;
         return NULL;
-}
-
-static struct error *read_modalities(struct body_reader *r, const struct member_rule *rule) {
-        (void)rule;
-        r->modalities = json_skip(&r->json);
-        return NULL;
-}
-
-static struct error *read_audio(struct body_reader *r, const struct member_rule *rule) {
-        (void)rule;
-        r->audio = json_skip(&r->json);
-        return NULL;
-}
-
-static struct error *read_suffix(struct body_reader *r, const struct member_rule *rule) {
-        return read_text(r, rule->name, &r->suffix);
 }
 
 /* ---- the table of members ---- */
@@ -568,9 +505,9 @@ static const struct member_rule rules[] = {
         { "response_format", IN_BOTH, read_response_format, 0, 0, 0 },
         { "tools", IN_CHAT, read_tools, 0, 0, 0 },
         { "tool_choice", IN_CHAT, read_json, AT(tool_choice), 0, 0 },
-        { "suffix", IN_TEXT, read_suffix, 0, 0, 0 },
-        { "modalities", IN_CHAT, read_modalities, 0, 0, 0 },
-        { "audio", IN_CHAT, read_audio, 0, 0, 0 },
+        { "suffix", IN_TEXT, read_string, AT(suffix), 0, 0 },
+        { "modalities", IN_CHAT, read_json, AT(modalities), 0, 0 },
+        { "audio", IN_CHAT, read_json, AT(audio), 0, 0 },
         { "encoding_format", IN_EMBED, read_encoding, 0, 0, 0 },
         { "dimensions", IN_EMBED, read_integer, AT(dimensions), 1, 1 << 20 },
         { "user", IN_ALL, read_nothing, 0, 0, 0 },
@@ -603,7 +540,7 @@ static struct error *keep_other(struct body_reader *r, struct str key) {
         return NULL;
 }
 
-static struct error *read_member(struct body_reader *r, struct str key) {
+static struct error *read_value(struct body_reader *r, struct str key) {
         const struct member_rule *rule = find_rule(key, r->q->endpoint);
 
         if (json_peek(&r->json) == JSON_NULL) {
@@ -611,6 +548,19 @@ static struct error *read_member(struct body_reader *r, struct str key) {
                 return NULL;
         }
         return rule != NULL ? rule->read(r, rule) : keep_other(r, key);
+}
+
+/* Consumes the value in any case: an error of syntax behind a wrong value comes first, and the name of the
+ * model is wanted. */
+static struct error *read_member(struct body_reader *r, struct str key) {
+        struct json_reader value = r->json;
+        struct error      *err = read_value(r, key);
+
+        if (err != NULL && !json_failed(&r->json)) {
+                r->json = value;
+                json_skip(&r->json);
+        }
+        return err;
 }
 
 /* ---- rules about several members ---- */
@@ -643,13 +593,21 @@ static struct error *check_together(const struct body_reader *r) {
                 return openai_fault("top_logprobs", "'top_logprobs' needs \"logprobs\": true");
         if (q->best_of.integer > 1)
                 return openai_fault("best_of", "'best_of' above 1 is not supported");
-        if (r->suffix.len > 0)
+        if (q->suffix.len > 0)
                 return openai_fault("suffix", "'suffix' is not supported");
-        if (names_audio(r->modalities))
+        if (names_audio(q->modalities))
                 return openai_fault("modalities", "audio is not supported");
-        if (r->audio.ptr != NULL)
+        if (q->audio.ptr != NULL)
                 return openai_fault("audio", "audio is not supported");
         return NULL;
+}
+
+/* Keeps the first error. */
+static struct error *keep_first(struct error *first, struct error *err) {
+        if (first == NULL)
+                return err;
+        error_free(err);
+        return first;
 }
 
 static struct error *read_document(struct body_reader *r) {

@@ -79,6 +79,8 @@ struct openai_request {
 
         /* JSON as the client wrote it; ptr NULL = absent. */
         struct str         messages, tools, tool_choice, response_format, logit_bias;
+        struct str         modalities, audio; /* refused, as is the suffix, a text */
+        struct str         suffix;
         struct str         schema;           /* of response_format */
         bool               wants_any_object; /* response_format is json_object */
         struct openai_tool tool;             /* that must be called; of openai_tool_choose() */
@@ -105,4 +107,4 @@ uint32_t openai_request_choices(const struct openai_request *q);
 uint32_t openai_request_prompts(const struct openai_request *q);
 
 /* INVALID_ARG whose field is `param`. */
-#define openai_fault(param, ...) error_at(error_new(ERR_INVALID_ARG, __VA_ARGS__), "%s", (param))
+#define openai_fault(param, ...) error_in_field((param), __VA_ARGS__)

@@ -17,14 +17,6 @@ static struct openai_tool find_tool(const struct openai_request *q, const struct
         return (struct openai_tool){ 0 };
 }
 
-static size_t count_tools(const struct openai_request *q) {
-        size_t n = 0;
-
-        JSON_FOR_EACH(q->tools, item)
-                n++;
-        return n;
-}
-
 static struct error *check_tool(const struct openai_request *q, struct openai_tool *tool) {
         struct error *err;
 
@@ -56,7 +48,7 @@ static struct error *choose_named(const struct openai_request *q, struct arena *
 
 static struct error *choose_only(const struct openai_request *q, struct arena *arena,
                                  struct openai_tool *ret) {
-        if (count_tools(q) != 1)
+        if (json_list_count(q->tools) != 1)
                 return openai_fault("tool_choice",
                                     "a choice among several tools takes a model of the format "
                                     "'openai': for this one 'tool_choice' must name a function");

@@ -85,11 +85,10 @@ static struct error *check_tensors(const struct loaded_model *l, const struct ch
                         return error_at(differs(l, "output", out->name, last), "output[%zu]", i);
         }
         if ((pb->max_batch_size > 0) != (first->io->max_batch_size > 0))
-                return error_at(error_new(ERR_INVALID_ARG,
-                                          "chain '%s' must have batches if, and only if, its first "
-                                          "stage '%s' has",
-                                          l->name, first->name),
-                                "max_batch_size");
+                return error_in_field(
+                        "max_batch_size",
+                        "chain '%s' must have batches if, and only if, its first stage '%s' has",
+                        l->name, first->name);
         return NULL;
 }
 

@@ -63,9 +63,8 @@ static struct error *circular(const struct model_check *c, enum needs_kind kind,
                 return model_config_at_parameter(c->config, kind == NEEDS_NEXT ? "next" : "stages",
                                                  model_order_circular_chain(c->name, cycle));
         text = model_order_print_cycle(cycle);
-        return error_at(error_new(ERR_INVALID_ARG, "circular dependency between ensembles: %s",
-                                  text),
-                        "ensemble_scheduling");
+        return error_in_field("ensemble_scheduling", "circular dependency between ensembles: %s",
+                              text);
 }
 
 static char *key_of(const struct check_run *r, const struct model_check *user,

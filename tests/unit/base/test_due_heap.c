@@ -135,12 +135,27 @@ static void test_short_of_memory(void **state) {
         free(r);
 }
 
+static void test_room_that_is_needed(void **state) {
+        struct due_heap h;
+        struct due      d = { .due_ns = 7 };
+
+        (void)state;
+        due_heap_init(&h);
+        mem_fail_after(1);
+        due_heap_need(&h);
+        push(&h, &d, 7);
+        mem_fail_after(0);
+        assert_ptr_equal(due_heap_first(&h), &d);
+        due_heap_done(&h);
+}
+
 SUITE(due_heap) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_soonest_first),
                 cmocka_unit_test(test_removal_from_anywhere),
                 cmocka_unit_test(test_random),
                 cmocka_unit_test(test_short_of_memory),
+                cmocka_unit_test(test_room_that_is_needed),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

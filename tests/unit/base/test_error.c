@@ -144,6 +144,15 @@ static void test_field(void **state) {
         assert_null(fixed.field);
 }
 
+static void test_new_with_field(void **state) {
+        (void)state;
+        AUTO_ERROR err = error_at(error_in_field("dims", "%d is %s", 2, "too small"), "input[0]");
+
+        assert_int_equal(err->code, ERR_INVALID_ARG);
+        assert_string_equal(err->message, "2 is too small");
+        assert_string_equal(err->field, "input[0].dims");
+}
+
 static void test_errno(void **state) {
         (void)state;
         AUTO_ERROR absent = error_errno(ENOENT, "unable to open '%s'", "x");
@@ -208,6 +217,7 @@ SUITE(error) {
                 cmocka_unit_test(test_recode_in_place),
                 cmocka_unit_test(test_copy_is_apart),
                 cmocka_unit_test(test_field),
+                cmocka_unit_test(test_new_with_field),
                 cmocka_unit_test(test_errno),
                 cmocka_unit_test(test_out_of_memory_still_gives_an_error),
                 cmocka_unit_test(test_try),

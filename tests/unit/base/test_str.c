@@ -4,6 +4,8 @@
 #include "base/compiler.h"
 #include "base/str.h"
 
+#include <limits.h>
+
 static void test_equality(void **state) {
         (void)state;
         assert_true(str_equal(str_range(NULL, 0), STR_LIT("")));
@@ -121,6 +123,17 @@ static void test_i64(void **state) {
         assert_int_equal(value, 0);
 }
 
+static void test_hex_digits(void **state) {
+        static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+
+        (void)state;
+        for (int c = CHAR_MIN; c <= CHAR_MAX; c++) {
+                const char *at = c != 0 ? strchr(digits, c) : NULL;
+
+                assert_int_equal(str_hex_digit((char)c), at != NULL ? (at - digits) % 16 : -1);
+        }
+}
+
 /* Each byte at each place of texts around the length of a word. */
 static void test_plain(void **state) {
         (void)state;
@@ -219,6 +232,7 @@ SUITE(str) {
                 cmocka_unit_test(test_parts),
                 cmocka_unit_test(test_u64),
                 cmocka_unit_test(test_i64),
+                cmocka_unit_test(test_hex_digits),
                 cmocka_unit_test(test_plain),
                 cmocka_unit_test(test_utf8),
                 cmocka_unit_test(test_suggest),

@@ -209,6 +209,36 @@ static void test_a_failure(void **state) {
         strbuf_done(&out);
 }
 
+static void test_counts_of_tokens(void **state) {
+        static const uint32_t few[] = { 3, 4 };
+        static const uint64_t many[] = { UINT64_C(1) << 40, 2 };
+        struct infer_output   outputs[] = {
+                  { .name = "a",
+                    .datatype = TRITONSERVER_TYPE_INT32,
+                    .bytes = { (const char *)few, 8 } },
+                  { .name = "b",
+                    .datatype = TRITONSERVER_TYPE_UINT64,
+                    .bytes = { (const char *)many, 16 } },
+                  { .name = "c",
+                    .datatype = TRITONSERVER_TYPE_INT32,
+                    .bytes = { (const char *)few, 3 } },
+                  { .name = "d",
+                    .datatype = TRITONSERVER_TYPE_BYTES,
+                    .bytes = { (const char *)few, 8 } },
+        };
+        struct infer_response r = { .outputs = outputs, .n_outputs = ARRAY_LEN(outputs) };
+        uint64_t              n;
+
+        (void)state;
+        assert_true(openai_answer_read_count(&r, "a", &n));
+        assert_int_equal(n, 7);
+        assert_true(openai_answer_read_count(&r, "b", &n));
+        assert_true(n == (UINT64_C(1) << 40) + 2);
+        assert_false(openai_answer_read_count(&r, "c", &n));
+        assert_false(openai_answer_read_count(&r, "d", &n));
+        assert_false(openai_answer_read_count(&r, "e", &n));
+}
+
 SUITE(openai_answer) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_events),
@@ -218,6 +248,7 @@ SUITE(openai_answer) {
                 cmocka_unit_test(test_texts_that_are_no_objects),
                 cmocka_unit_test(test_a_whole_answer),
                 cmocka_unit_test(test_a_failure),
+                cmocka_unit_test(test_counts_of_tokens),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -285,6 +285,42 @@ static void test_syntax_first(void **state) {
         arena_done(&arena);
 }
 
+/* A wrong value in the middle of lists: the members behind it are still read. */
+static void test_behind_a_wrong_value(void **state) {
+        static const struct {
+                const char *before, *field; /* field NULL: an error of syntax */
+        } rows[] = {
+                { "\"messages\":[{\"role\":7,\"x\":[1,{\"y\":2}]},{}]", "messages[0].role" },
+                { "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"a\"},[]]}]",
+                  "messages[0].content" },
+                { "\"stop\":[\"a\",1,[[]]]", "stop" },
+                { "\"tools\":[[{}],{}]", "tools" },
+                { "\"stream_options\":{\"include_usage\":[1],\"x\":{}}",
+                  "stream_options.include_usage" },
+                { "\"stop\":[\"a\",1,[[}]]", NULL },
+                { "\"messages\":[{\"role\":7},]", NULL },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                AUTO_CHARS            body = mem_printf("{%s,\"model\":\"m\"}", rows[i].before);
+                struct arena          arena;
+                struct openai_request q;
+                AUTO_ERROR            err = NULL;
+
+                arena_init(&arena, NULL, 0, 0);
+                err = openai_request_read(OPENAI_CHAT, str_of(body), &arena, &q);
+                assert_non_null(err);
+                if (rows[i].field != NULL) {
+                        assert_string_equal(err->field, rows[i].field);
+                        assert_string_equal(q.model, "m");
+                } else {
+                        assert_null(err->field);
+                }
+                arena_done(&arena);
+        }
+}
+
 static void test_deep_schema(void **state) {
         AUTO_STRBUF           body = { 0 };
         struct openai_request q;
@@ -384,6 +420,7 @@ SUITE(openai_request) {
                 cmocka_unit_test(test_lists_of_token_ids_are_kept),
                 cmocka_unit_test(test_errors),
                 cmocka_unit_test(test_syntax_first),
+                cmocka_unit_test(test_behind_a_wrong_value),
                 cmocka_unit_test(test_deep_schema),
                 cmocka_unit_test(test_the_prompt_of_a_model),
                 cmocka_unit_test(test_short_memory),
