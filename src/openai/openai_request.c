@@ -63,7 +63,7 @@ static struct error *read_number(struct body_reader *r, const struct member_rule
         number = json_read_number(&before);
         text = json_skip(&r->json);
         if (!(number.real >= rule->min && number.real <= rule->max))
-                return openai_fault(rule->name, "'%s' must be between %g and %g, not %.*s",
+                return openai_fault(rule->name, "'%s' must be between %.10g and %.10g, not %.*s",
                                     rule->name, rule->min, rule->max, STR_ARG(shown(text)));
         *to = (struct openai_number){ .json = text, .value = number.real };
         return NULL;
