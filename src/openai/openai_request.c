@@ -563,7 +563,7 @@ static const struct member_rule rules[] = {
         { "echo", IN_TEXT, read_flag, AT(echoes), 0, 0 },
         { "logprobs", IN_TEXT, read_text_logprobs, AT(n_logprobs), 0, 5 },
         { "logprobs", IN_CHAT, read_flag, AT(wants_logprobs), 0, 0 },
-        { "top_logprobs", IN_CHAT, read_integer, AT(n_logprobs), 0, 20 },
+        { "top_logprobs", IN_CHAT, read_integer, AT(n_logprobs), 0, OPENAI_MAX_TOP },
         { "logit_bias", IN_BOTH, read_json, AT(logit_bias), 0, 0 },
         { "response_format", IN_BOTH, read_response_format, 0, 0, 0 },
         { "tools", IN_CHAT, read_tools, 0, 0, 0 },
