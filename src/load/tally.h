@@ -42,7 +42,7 @@ struct tally {
         struct histogram latency; /* successful requests, from the intended start in an open loop */
         struct histogram service; /* from the send */
         struct histogram lateness; /* open loop: of sends */
-        struct histogram first;    /* streams: to the first response */
+        struct histogram first;    /* streams: to the first response, from where `latency` begins */
         struct histogram between;  /* streams: from one response to the next */
         struct histogram pace;     /* language: from one token to the next, the mean of a request */
         uint64_t         n_prompt_tokens, n_output_tokens; /* language */

@@ -655,6 +655,17 @@ def test_exit_codes(server, tmp_path):
     assert code == UNREACHABLE and "no connection to the server" in err
 
 
+@pytest.mark.parametrize("option, text", [("--latency-threshold=18446744073710", "--latency-threshold: at most a day"),
+                                          ("--metrics-interval=18446744073710", "--metrics-interval: 1 ms to a day"),
+                                          ("--metrics-interval=0", "--metrics-interval: 1 ms to a day"),
+                                          ("--measurement-interval=86400001",
+                                           "--measurement-interval: 1 ms to a day")])
+def test_times_have_limits(option, text):
+    """The nanoseconds of the first two have more than 64 bits."""
+    code, _, err = bench_raw("-m", "m", option)
+    assert code == USAGE and text in err
+
+
 @pytest.mark.parametrize("option", ["--trace-level=OFF", "--service-kind=triton_c_api"])
 def test_what_is_missing_is_refused_by_name(option):
     code, _, err = bench_raw("-m", "m", option)

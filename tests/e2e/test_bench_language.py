@@ -212,3 +212,14 @@ def test_events_whose_lines_end_with_cr_and_lf(recorder):
     told = load["language"]
     assert (load["requests"], load["responses"], told["first_token_us"]["n"]) == (2, 2 * N, 2)
     assert (told["prompt_tokens"], told["output_tokens"]) == (22, 2 * (N + 3))
+
+
+def test_the_first_token_of_an_open_loop(recorder):
+    """On the one connection each request waits for those before it: that counts as in the latency."""
+    code, out, err = bench_raw("-u", f"127.0.0.1:{recorder.server_address[1]}", "-m", "any", "--endpoint", "chat",
+                               "--request-rate-range", 100, "--connections", 1, "--request-count", 4, "--json")
+    assert code == DONE, err
+    [load] = json.loads(out)["loads"]
+    first, latency = load["language"]["first_token_us"], load["latency_us"]
+    assert first["n"] == latency["n"] == 4
+    assert 3 * (FIRST + (N - 1) * GAP) < first["max"] / 1e6 < latency["max"] / 1e6
