@@ -134,6 +134,57 @@ static void forget(struct hosted_models *h, struct hosted_model *m) {
         model_free(m);
 }
 
+/* ---- what the core has ----------------------------------------------------------------------- */
+
+static bool is_in_state(struct str index, const char *name, const char *const states[2],
+                        struct arena *arena) {
+        JSON_FOR_EACH(index, row) {
+                struct str state = json_find_text(row, "state", arena);
+
+                if (str_is(json_find_text(row, "name", arena), name) &&
+                    (str_is(state, states[0]) || str_is(state, states[1])))
+                        return true;
+        }
+        return false;
+}
+
+/* True while a version of the model is in one of the states. */
+static bool has_state(struct hosted_models *h, const char *name, const char *const states[2]) {
+        const struct model_query query = { .kind = MODEL_QUERY_INDEX, .model = "", .version = -1 };
+        struct TRITONSERVER_Message *index;
+        const char                  *text;
+        size_t                       len;
+        AUTO_ARENA                   arena = arena_of(0);
+        bool                         found;
+        AUTO_ERROR                   err = model_query_ask(&query, h->core, &index);
+
+        if (err != NULL)
+                return false;
+        err = core_error_take(TRITONSERVER_MessageSerializeToJson(index, &text, &len));
+        found = err == NULL && is_in_state(str_range(text, len), name, states, &arena);
+        core_error_drop(TRITONSERVER_MessageDelete(index));
+        return found;
+}
+
+/* True while a version of the model has requests. */
+static bool is_leaving(struct hosted_models *h, const char *name) {
+        static const char *const states[2] = { "UNLOADING", "UNLOADING" };
+
+        return has_state(h, name, states);
+}
+
+static struct error *name_in_use(struct str name) {
+        return error_new(ERR_ALREADY_EXISTS, "the model '%.*s' is loaded already", STR_ARG(name));
+}
+
+/* A model that another repository of the server has loaded keeps its name: a load would replace it, and clean_up()
+ * would unload it. */
+static struct error *check_others(struct hosted_models *h, const char *name) {
+        static const char *const states[2] = { "READY", "LOADING" };
+
+        return has_state(h, name, states) ? name_in_use(str_of(name)) : NULL;
+}
+
 /* ---- load ------------------------------------------------------------------------------------ */
 
 static struct error *register_folder(struct hosted_models *h, const struct hosted_model *m,
@@ -163,6 +214,7 @@ static struct error *load_model(struct hosted_models *h, struct hosted_model *m)
         struct hosted_folder folder = { 0 };
         struct error        *err;
 
+        TRY(check_others(h, m->name));
         TRY(hosted_folder_find(m->url, &folder));
         err = register_folder(h, m, &folder);
         if (err == NULL) {
@@ -225,8 +277,7 @@ struct error *hosted_models_load(struct hosted_models *h, struct str name, struc
         m = begin_load(h, name, url);
         if (m == NULL) {
                 *ret = HOSTED_IN_USE;
-                return error_new(ERR_ALREADY_EXISTS, "the model '%.*s' is loaded already",
-                                 STR_ARG(name));
+                return name_in_use(name);
         }
         err = load_model(h, m);
         *ret = outcome_of(err);
@@ -262,32 +313,6 @@ static bool wait_for_change(struct end_wait *w, uint64_t until_ns) {
                         return false;
         w->has_changed = false;
         return true;
-}
-
-static bool is_leaving_in(struct str index, const char *name, struct arena *arena) {
-        JSON_FOR_EACH(index, row)
-                if (str_is(json_find_text(row, "name", arena), name) &&
-                    str_is(json_find_text(row, "state", arena), "UNLOADING"))
-                        return true;
-        return false;
-}
-
-/* True while a version of the model has requests. */
-static bool is_leaving(struct hosted_models *h, const char *name) {
-        const struct model_query query = { .kind = MODEL_QUERY_INDEX, .model = "", .version = -1 };
-        struct TRITONSERVER_Message *index;
-        const char                  *text;
-        size_t                       len;
-        AUTO_ARENA                   arena = arena_of(0);
-        bool                         found;
-        AUTO_ERROR                   err = model_query_ask(&query, h->core, &index);
-
-        if (err != NULL)
-                return false;
-        err = core_error_take(TRITONSERVER_MessageSerializeToJson(index, &text, &len));
-        found = err == NULL && is_leaving_in(str_range(text, len), name, &arena);
-        core_error_drop(TRITONSERVER_MessageDelete(index));
-        return found;
 }
 
 static void wait_for_end(struct hosted_models *h, const char *name) {

@@ -234,6 +234,11 @@ static void put_remarks(const struct load_result *r, const struct load_plan *pla
 
         put_errors(r, out);
         put_gauges(r, out);
+        if (t->latency.n == 0 && t->n_failed == 0 && !r->is_counted)
+                strbuf_printf(out,
+                              "load %g: no request was answered in a window of %llu ms; -p makes "
+                              "windows longer\n",
+                              r->value, (unsigned long long)plan->v->window_ms);
         if (!r->is_stable && !r->is_counted)
                 strbuf_printf(
                         out,

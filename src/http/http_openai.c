@@ -259,6 +259,9 @@ static void measure_end(struct pending_openai *p) {
         const struct openai_answer *a = &p->answer;
         uint64_t                    n_other = a->n_ended - a->n_stopped - a->n_cut - a->n_called;
 
+        if (p->request.endpoint == OPENAI_EMBEDDINGS) /* its end has no reason */
+                n_other = 1;
+
         openai_meter_observe(p->meter, OPENAI_WHOLE_REQUEST,
                              clock_now_ns() - p->http->recv_start_ns);
         openai_meter_add(p->meter, OPENAI_PROMPT_TOKENS, a->prompt_tokens);
@@ -563,7 +566,6 @@ static struct error *take_response(struct openai_run                     *run,
         struct pending_openai *p = run->p;
         struct infer_response  r;
 
-        find_meter(p, response);
         TRY(infer_response_read(response, &run->request, &p->scratch, &r));
         if (p->vectors != NULL)
                 return take_vectors(run, &r);
@@ -577,6 +579,9 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         struct error          *err;
         uint64_t               now_ns;
 
+        find_meter(
+                p,
+                response); /* also for a request that was answered, since its error is counted at the end */
         if (has_ended(p))
                 return;
         err = take_response(run, response);

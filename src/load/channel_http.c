@@ -61,20 +61,31 @@ static struct str reason_of(struct str body) {
 
 /* ---- server-sent events ------------------------------------------------------------------------ */
 
-/* "data: {...}" without its blank line; NULL: it is not complete. */
+/* The lines of an event, with the blank line that ends it; NULL: it is not complete. Lines end with LF, or with CR and
+ * LF. */
 static struct str event_at(struct str body, size_t at) {
-        const char *end = memmem(body.ptr + at, body.len - at, "\n\n", 2);
+        const char *begin = body.ptr + at, *end = body.ptr + body.len, *lf = begin;
 
-        return end != NULL ? str_range(body.ptr + at, (size_t)(end - body.ptr) - at)
-                           : (struct str){ 0 };
+        for (; (lf = memchr(lf, '\n', (size_t)(end - lf))) != NULL; lf++) {
+                if (end - lf > 1 && lf[1] == '\n')
+                        return str_range(begin, (size_t)(lf + 2 - begin));
+                if (end - lf > 2 && lf[1] == '\r' && lf[2] == '\n')
+                        return str_range(begin, (size_t)(lf + 3 - begin));
+        }
+        return (struct str){ 0 };
 }
 
+/* The text after "data:", which other lines of the event may precede. */
 static struct str event_json(struct str event) {
-        size_t skipped = strlen("data:");
+        struct str name = STR_LIT("data:");
 
-        if (event.len < skipped || memcmp(event.ptr, "data:", skipped) != 0)
-                return (struct str){ 0 };
-        return str_trim(str_skip(event, skipped));
+        STR_FOR_EACH(event, '\n', line) {
+                if (!str_starts(line, name))
+                        continue;
+                line.len -= line.ptr[line.len - 1] == '\r';
+                return str_trim(str_skip(line, name.len));
+        }
+        return (struct str){ 0 };
 }
 
 static bool has_error(struct str json) {
@@ -97,7 +108,7 @@ static void take_events(struct channel *ch, struct call *c, struct str body) {
                         c->response_ns = ch->read_ns;
                         c->ops->on_response(c, &a);
                 }
-                ch->event_at += event.len + 2;
+                ch->event_at += event.len;
         }
 }
 

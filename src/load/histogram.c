@@ -52,7 +52,9 @@ void histogram_merge(struct histogram *h, const struct histogram *other) {
 }
 
 uint64_t histogram_percentile(const struct histogram *h, double percent) {
-        double   wanted = ceil(percent / 100.0 * (double)h->n);
+        double share = percent / 100.0 * (double)h->n;
+        double wanted =
+                ceil(share * (1.0 - 1e-12)); /* 99.9 / 100 * 1000 is a little more than 999 */
         uint64_t rank = wanted < 1.0 ? 1 : (uint64_t)wanted, seen = 0;
 
         if (h->n == 0)

@@ -6,9 +6,12 @@
 #include "codec/json_find.h"
 #include "load/input_set_private.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MAX_VALUES ((size_t)1 << 30)
+#define MAX_REAL_INTEGER                                                                           \
+        9007199254740992.0 /* 2^53: above it a double stands for several integers */
 
 struct source {
         struct input_set        *set;
@@ -23,19 +26,41 @@ static struct error *wrong_value(const struct load_tensor *t, const char *wanted
         return error_new(ERR_INVALID_ARG, "a value of %s must be %s", t->datatype, wanted);
 }
 
-static void put_integer(const struct load_tensor *t, const struct json_number *n,
-                        struct strbuf *out) {
-        uint64_t bits = n->is_integer ? n->magnitude : (uint64_t)n->real;
-
-        if (n->is_integer && n->is_negative)
-                bits = -bits;
-        else if (!n->is_integer && n->real < 0)
-                bits = (uint64_t)(int64_t)n->real;
-        strbuf_put(out, &bits, t->element_bytes); /* the low bytes come first */
+/* "16.0" and "1e3" are integers, too. */
+static bool read_integer(const struct json_number *n, struct json_number *ret) {
+        *ret = *n;
+        if (n->is_integer)
+                return true;
+        if (!(fabs(n->real) < MAX_REAL_INTEGER) || n->real != floor(n->real))
+                return false;
+        ret->magnitude = (uint64_t)fabs(n->real);
+        ret->is_negative = n->real < 0;
+        return true;
 }
 
-static void put_number(const struct load_tensor *t, const struct json_number *n,
-                       struct strbuf *out) {
+/* The largest magnitude of a type. */
+static uint64_t magnitude_of(const struct load_tensor *t, bool is_negative) {
+        uint64_t all = UINT64_MAX >> (64 - 8 * t->element_bytes);
+
+        if (t->datatype[0] == 'U')
+                return is_negative ? 0 : all;
+        return is_negative ? all / 2 + 1 : all / 2;
+}
+
+static struct error *put_integer(const struct load_tensor *t, const struct json_number *n,
+                                 struct strbuf *out) {
+        struct json_number integer;
+        uint64_t           bits;
+
+        if (!read_integer(n, &integer) || integer.magnitude > magnitude_of(t, integer.is_negative))
+                return wrong_value(t, "an integer that it holds");
+        bits = integer.is_negative ? -integer.magnitude : integer.magnitude;
+        strbuf_put(out, &bits, t->element_bytes); /* the low bytes come first */
+        return NULL;
+}
+
+static struct error *put_number(const struct load_tensor *t, const struct json_number *n,
+                                struct strbuf *out) {
         float    real = (float)n->real;
         uint16_t half;
 
@@ -47,8 +72,9 @@ static void put_number(const struct load_tensor *t, const struct json_number *n,
                 half = t->datatype[0] == 'F' ? half_float_to_fp16(real) : half_float_to_bf16(real);
                 strbuf_put(out, &half, sizeof(half));
         } else {
-                put_integer(t, n, out);
+                return put_integer(t, n, out);
         }
+        return NULL;
 }
 
 static struct error *put_scalar(struct source *s, const struct load_tensor *t,
@@ -69,15 +95,15 @@ static struct error *put_scalar(struct source *s, const struct load_tensor *t,
                 return NULL;
         }
         if (type == JSON_BOOL)
-                n.magnitude = json_read_bool(r);
+                n.real = n.magnitude = json_read_bool(r);
         else if (type == JSON_NUMBER)
                 n = json_read_number(r);
         else
                 return wrong_value(t, "a number");
         if (strcmp(t->datatype, "BOOL") == 0)
-                n.magnitude = n.magnitude != 0;
-        put_number(t, &n, out);
-        return NULL;
+                n = (struct json_number){ .is_integer = true,
+                                          .magnitude = n.magnitude != 0 || n.real != 0 };
+        return put_number(t, &n, out);
 }
 
 /* At most JSON_MAX_DEPTH deep. */

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DAY_MS (24 * 3600 * UINT64_C(1000))
+
 #define ROW(row_kind, row_name, member, ...)                                                       \
         {                                                                                          \
                 .kind = OPTION_##row_kind, .name = row_name,                                       \
@@ -421,7 +423,7 @@ static struct error *check_numbers(const struct load_values *v) {
                 return error_new_text(ERR_INVALID_ARG, "which model? neso bench -m NAME");
         if (v->batch == 0 || v->batch > 1U << 20)
                 return error_new_text(ERR_INVALID_ARG, "--batch-size: 1 to 1048576");
-        if (v->window_ms == 0 || v->window_ms > 24 * 3600 * UINT64_C(1000))
+        if (v->window_ms == 0 || v->window_ms > DAY_MS)
                 return error_new_text(ERR_INVALID_ARG, "--measurement-interval: 1 ms to a day");
         if (v->window_requests == 0)
                 return error_new_text(ERR_INVALID_ARG, "--measurement-request-count: at least 1");
@@ -431,8 +433,10 @@ static struct error *check_numbers(const struct load_values *v) {
                 return error_new_text(ERR_INVALID_ARG, "--connections: at most 65536");
         if (v->string_length > 1U << 28)
                 return error_new_text(ERR_INVALID_ARG, "--string-length: at most 268435456");
-        if (v->metrics_ms == 0)
-                return error_new_text(ERR_INVALID_ARG, "--metrics-interval: at least 1 ms");
+        if (v->metrics_ms == 0 || v->metrics_ms > DAY_MS)
+                return error_new_text(ERR_INVALID_ARG, "--metrics-interval: 1 ms to a day");
+        if (v->latency_limit_ms > DAY_MS)
+                return error_new_text(ERR_INVALID_ARG, "--latency-threshold: at most a day");
         if (v->percentile == 0)
                 return error_new_text(ERR_INVALID_ARG, "--percentile: 1 to 99");
         if (v->is_streaming && strcmp(v->protocol, "grpc") != 0)

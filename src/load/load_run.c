@@ -53,6 +53,7 @@ struct load_run {
         struct answer_checker   checker;
         struct worker         **workers; /* owned */
         size_t                  n_workers;
+        size_t                  n_active; /* the first ones: those that take part in the load */
         struct waiter           waiter;
         struct load_results     results;
         int                     server_pid; /* 0: not known */
@@ -412,8 +413,11 @@ double load_result_rate(const struct load_result *r, const struct load_plan *pla
 bool load_result_fails(const struct load_result *r, const struct load_plan *plan,
                        const struct fail_limit *limit) {
         const struct histogram *h = &r->total->latency;
-        double                  figure = 0.0;
+        bool   is_time = limit->figure != FAIL_RATE && limit->figure != FAIL_ERRORS;
+        double figure = 0.0;
 
+        if (is_time && h->n == 0) /* no answer is slower than any */
+                return limit->is_above;
         switch (limit->figure) {
         case FAIL_PERCENTILE: figure = (double)histogram_percentile(h, limit->percent); break;
         case FAIL_MEAN: figure = histogram_mean(h); break;
@@ -469,7 +473,7 @@ static struct tally *swap_all(struct load_run *r, double *ret_cpu_share) {
         struct tally *empty = tally_new(r->plan->v->profile_path != NULL);
 
         *ret_cpu_share = 0.0;
-        for (size_t i = 0; i < r->n_workers; i++) {
+        for (size_t i = 0; i < r->n_active; i++) {
                 struct tally *part = worker_swap(r->workers[i], empty);
                 double        wall = (double)(part->end_ns - part->begin_ns);
 
@@ -536,8 +540,8 @@ static void wait_window(struct load_run *r, double value, uint64_t wanted) {
 
         if (wanted > 0)
                 end_ns = CLOCK_NEVER;
-        for (size_t i = 0; wanted > 0 && i < r->n_workers; i++)
-                worker_want(r->workers[i], MAX(share_of(wanted, i, r->n_workers), 1));
+        for (size_t i = 0; wanted > 0 && i < r->n_active; i++)
+                worker_want(r->workers[i], MAX(share_of(wanted, i, r->n_active), 1));
         for (;;) {
                 uint64_t now_ns = clock_now_ns(), next_ns = MIN(end_ns, now_ns + TICK_NS);
 
@@ -585,7 +589,7 @@ static struct load_level level_of(const struct load_run *r, double value, size_t
         const struct load_plan *p = r->plan;
         struct load_level       level = { .mode = p->is_open ? LOAD_OPEN : LOAD_CLOSED };
 
-        level.n_requests = n_requests > 0 ? share_of(n_requests, part, r->n_workers) : 0;
+        level.n_requests = n_requests > 0 ? share_of(n_requests, part, r->n_active) : 0;
         if (p->is_periodic) {
                 level.concurrency = (size_t)p->range.start;
                 level.step = (size_t)p->range.step;
@@ -593,7 +597,7 @@ static struct load_level level_of(const struct load_run *r, double value, size_t
                 return level;
         }
         if (!p->is_open) {
-                level.concurrency = (size_t)share_of((uint64_t)value, part, r->n_workers);
+                level.concurrency = (size_t)share_of((uint64_t)value, part, r->n_active);
                 return level;
         }
         level.schedule = (struct schedule_options){
@@ -604,20 +608,28 @@ static struct load_level level_of(const struct load_run *r, double value, size_t
                 .intervals_ns = p->intervals_ns,
                 .n_intervals = p->n_intervals,
                 .part = part,
-                .n_parts = r->n_workers,
+                .n_parts = r->n_active,
                 .seed = p->v->seed,
         };
         return level;
 }
 
+/* A small load has no part for every worker. The parts of the others are the whole load. */
+static size_t count_active(const struct load_run *r, double value, uint64_t n_requests) {
+        size_t n = r->n_workers;
+
+        if (n_requests > 0)
+                n = (size_t)MIN(n, n_requests);
+        if (!r->plan->is_open && !r->plan->is_periodic)
+                n = MIN(n, (size_t)value);
+        return MAX(n, 1);
+}
+
 static struct error *start_all(struct load_run *r, double value, uint64_t n_requests) {
-        for (size_t i = 0; i < r->n_workers; i++) {
+        r->n_active = count_active(r, value, n_requests);
+        for (size_t i = 0; i < r->n_active; i++) {
                 struct load_level level = level_of(r, value, i, n_requests);
 
-                /* A worker without a part of a small load has nothing to do. */
-                if ((n_requests > 0 && level.n_requests == 0) ||
-                    (level.mode == LOAD_CLOSED && level.concurrency == 0))
-                        continue;
                 TRY(worker_start(r->workers[i], &level));
         }
         return NULL;
@@ -632,6 +644,28 @@ static void stop_all(struct load_run *r) {
                 waiter_wait(&r->waiter, deadline_ns);
         for (size_t i = 0; i < r->n_workers; i++)
                 worker_drop(r->workers[i]);
+}
+
+/* Waits until the requests of a load with a number of them have their answers. */
+static void wait_drained(struct load_run *r) {
+        uint64_t deadline_ns = clock_now_ns() + DRAIN_NS;
+
+        while (!all_drained(r) && !r->waiter.is_interrupted && clock_now_ns() < deadline_ns)
+                waiter_wait(&r->waiter, deadline_ns);
+        if (!all_drained(r))
+                stop_all(r);
+}
+
+/* The requests before a load whose requests are counted. The connections stay. */
+static struct error *warm_up_counted(struct load_run *r, double value) {
+        uint64_t n = r->plan->v->n_warmup;
+
+        if (n == 0)
+                return NULL;
+        TRY(start_all(r, value, n));
+        wait_window(r, value, n);
+        wait_drained(r);
+        return NULL;
 }
 
 static void warm_up(struct load_run *r, double value) {
@@ -819,6 +853,8 @@ static struct error *run_load(struct load_run *r, struct load_result *x) {
                 err = start_all(r, x->value, 0);
                 if (err == NULL)
                         warm_up(r, x->value);
+        } else {
+                err = warm_up_counted(r, x->value);
         }
         r->gauges = &x->gauges;
         if (err == NULL)

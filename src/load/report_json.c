@@ -4,6 +4,7 @@
 #include "codec/json_writer.h"
 #include "load/report_csv.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* ---- the times of each request ----------------------------------------------------------------- */
@@ -83,6 +84,8 @@ static void put_times(struct json_writer *w, const char *key, const struct histo
 const char *report_error_kind(const struct tally_error *e, char *room, size_t room_bytes) {
         if (e->kind == ANSWER_BROKEN)
                 return "no answer";
+        if (e->code == TALLY_VARIOUS)
+                return "various";
         if (e->code == 0)
                 return "wrong output";
         snprintf(room, room_bytes, "status %d", e->code);
@@ -152,6 +155,14 @@ static void put_language(struct json_writer *w, const struct load_result *r,
         json_end_object(w);
 }
 
+/* JSON has no infinity, which is the distance from a window without answers. */
+static void put_spread(struct json_writer *w, const char *key, double percent) {
+        if (isfinite(percent))
+                json_member_f64(w, key, percent);
+        else
+                json_member_raw(w, key, STR_LIT("null"));
+}
+
 static void put_load(struct json_writer *w, const struct load_result *r, const struct load_model *m,
                      const struct load_plan *plan) {
         const struct tally *t = r->total;
@@ -186,8 +197,8 @@ static void put_load(struct json_writer *w, const struct load_result *r, const s
         if (plan->v->collects_metrics)
                 put_gauges(w, &r->gauges);
         json_member_bool(w, "is_stable", r->is_stable);
-        json_member_f64(w, "rate_spread_percent", r->rate_spread);
-        json_member_f64(w, "latency_spread_percent", r->latency_spread);
+        put_spread(w, "rate_spread_percent", r->rate_spread);
+        put_spread(w, "latency_spread_percent", r->latency_spread);
         json_member_f64(w, "generator_cpu", r->cpu_share);
         json_member_f64(w, "server_cpu", r->server_cpu);
         json_member_bool(w, "is_generator_limit", r->is_generator_limit);

@@ -49,6 +49,8 @@ static void count_error(struct tally *t, const struct tally_error *e) {
                 return;
         }
         t->errors[TALLY_MAX_ERRORS - 1].n += e->n;
+        t->errors[TALLY_MAX_ERRORS - 1].kind = ANSWER_REFUSED;
+        t->errors[TALLY_MAX_ERRORS - 1].code = TALLY_VARIOUS;
         strcpy(t->errors[TALLY_MAX_ERRORS - 1].text, "other errors");
         t->n_errors = TALLY_MAX_ERRORS;
 }
@@ -69,7 +71,6 @@ void tally_merge(struct tally *t, const struct tally *other) {
         t->n_sent += other->n_sent;
         t->n_wrong += other->n_wrong;
         t->n_failed += other->n_failed;
-        t->n_late += other->n_late;
         t->send_ns += other->send_ns;
         t->wait_ns += other->wait_ns;
         t->recv_ns += other->recv_ns;

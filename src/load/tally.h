@@ -18,6 +18,8 @@
 
 #define TALLY_MAX_ERRORS 16
 #define TALLY_ERROR_BYTES 160
+/* Code of the last of TALLY_MAX_ERRORS, which counts errors of all kinds. */
+#define TALLY_VARIOUS (-1)
 /* Numbers of the log: 64 MiB. */
 #define TALLY_MAX_LOG ((size_t)8 << 20)
 
@@ -35,13 +37,12 @@ struct tally {
         uint64_t n_sent;
         uint64_t
                 n_wrong; /* answers that differ from the expected ones; they are in `errors`, too */
-        uint64_t         n_failed; /* all errors */
-        uint64_t         n_late;   /* open loop: no connection was free at the intended start */
+        uint64_t         n_failed;                  /* all errors */
         double           send_ns, wait_ns, recv_ns; /* sums */
         struct histogram latency; /* successful requests, from the intended start in an open loop */
         struct histogram service; /* from the send */
         struct histogram lateness; /* open loop: of sends */
-        struct histogram first;    /* streams: to the first response */
+        struct histogram first;    /* streams: to the first response, from where `latency` begins */
         struct histogram between;  /* streams: from one response to the next */
         struct histogram pace;     /* language: from one token to the next, the mean of a request */
         uint64_t         n_prompt_tokens, n_output_tokens; /* language */

@@ -299,6 +299,7 @@ static void count_tokens(struct tally *t, const struct lane *l) {
 static void count_answer(struct worker *w, struct lane *l, const struct answer *a) {
         struct tally *t = w->tally;
         struct call  *c = &l->call;
+        uint64_t      begin_ns = w->level.mode == LOAD_OPEN ? l->intended_ns : c->sent_ns;
         uint64_t      written_ns = c->written_ns != 0 ? c->written_ns : c->sent_ns;
         uint64_t      first_ns = MAX(c->first_ns, written_ns);
 
@@ -307,14 +308,11 @@ static void count_answer(struct worker *w, struct lane *l, const struct answer *
         t->wait_ns += (double)(first_ns - written_ns);
         t->recv_ns += (double)(c->done_ns - MIN(first_ns, c->done_ns));
         histogram_add(&t->service, c->done_ns - c->sent_ns);
-        if (w->level.mode == LOAD_OPEN) {
-                histogram_add(&t->latency, c->done_ns - l->intended_ns);
+        histogram_add(&t->latency, c->done_ns - begin_ns);
+        if (w->level.mode == LOAD_OPEN)
                 histogram_add(&t->lateness, c->sent_ns - MIN(c->sent_ns, l->intended_ns));
-        } else {
-                histogram_add(&t->latency, c->done_ns - c->sent_ns);
-        }
         if (l->first_response_ns != 0)
-                histogram_add(&t->first, l->first_response_ns - c->sent_ns);
+                histogram_add(&t->first, l->first_response_ns - begin_ns);
         if (w->o.endpoint != LANGUAGE_NONE)
                 count_tokens(t, l);
         if (a->kind == ANSWER_OK)

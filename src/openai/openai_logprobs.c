@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "openai/openai_logprobs.h"
 
+#include "base/compiler.h"
 #include "codec/json_writer.h"
+
+/* The least number that is printed: JSON has no infinity, and vLLM's own server uses the same. */
+#define LEAST -9999.0
 
 struct candidate {
         struct str token;
@@ -10,8 +14,9 @@ struct candidate {
 
 /* One token: the candidates of it that are printed, the chosen one first. */
 struct token {
-        struct candidate *candidates; /* in the arena of the walk */
-        uint32_t          n;
+        struct candidate candidates[OPENAI_MAX_TOP +
+                                    1]; /* the chosen token may be none of the most likely ones */
+        uint32_t         n;
 };
 
 struct walk {
@@ -23,6 +28,10 @@ struct walk {
 
 typedef void (*token_fn)(struct walk *k, const struct token *t);
 
+static double clamp(double logprob) {
+        return logprob > LEAST ? logprob : LEAST; /* also for NaN */
+}
+
 static struct candidate read_candidate(struct json_reader *r, struct arena *scratch) {
         struct candidate c = { .token = STR_LIT("") };
         struct str       key;
@@ -33,7 +42,7 @@ static struct candidate read_candidate(struct json_reader *r, struct arena *scra
         }
         while (json_next_key(r, NULL, &key)) {
                 if (STR_IS(key, "logprob") && json_peek(r) == JSON_NUMBER)
-                        c.logprob = json_read_number(r).real;
+                        c.logprob = clamp(json_read_number(r).real);
                 else if (STR_IS(key, "decoded_token") && json_peek(r) == JSON_STRING)
                         c.token = json_read_string(r, scratch);
                 else
@@ -42,13 +51,12 @@ static struct candidate read_candidate(struct json_reader *r, struct arena *scra
         return c;
 }
 
-/* The chosen token may be one more than the most likely ones that the client asked for. */
 static void visit_token(struct walk *k, struct json_reader *r, token_fn visit) {
         uint32_t     max = k->max_top + 1;
-        struct token t = { arena_try_alloc(k->scratch, max * sizeof(*t.candidates)), 0 };
+        struct token t = { .n = 0 };
         struct str   key;
 
-        if (t.candidates == NULL || !json_try_enter(r, JSON_OBJECT)) {
+        if (!json_try_enter(r, JSON_OBJECT)) {
                 json_skip(r);
                 return;
         }
@@ -165,7 +173,9 @@ static void put_columns(struct walk *k, struct str lists) {
 
 void openai_logprobs_print(enum openai_endpoint endpoint, struct str lists, uint32_t max_top,
                            struct arena *scratch, size_t *offset, struct strbuf *out) {
-        struct walk k = { .scratch = scratch, .max_top = max_top, .offset = *offset };
+        struct walk k = { .scratch = scratch,
+                          .max_top = MIN(max_top, OPENAI_MAX_TOP),
+                          .offset = *offset };
 
         json_writer_init(&k.w, out);
         json_begin_object(&k.w);

@@ -61,7 +61,7 @@ static struct error *read_number(struct body_reader *r, const struct member_rule
         number = json_read_number(&before);
         text = json_skip(&r->json);
         if (!(number.real >= rule->min && number.real <= rule->max))
-                return openai_fault(rule->name, "'%s' must be between %g and %g, not %.*s",
+                return openai_fault(rule->name, "'%s' must be between %.10g and %.10g, not %.*s",
                                     rule->name, rule->min, rule->max, STR_ARG(shown(text)));
         *to = (struct openai_number){ .json = text, .value = number.real };
         return NULL;
@@ -500,7 +500,7 @@ static const struct member_rule rules[] = {
         { "echo", IN_TEXT, read_flag, AT(echoes), 0, 0 },
         { "logprobs", IN_TEXT, read_text_logprobs, AT(n_logprobs), 0, 5 },
         { "logprobs", IN_CHAT, read_flag, AT(wants_logprobs), 0, 0 },
-        { "top_logprobs", IN_CHAT, read_integer, AT(n_logprobs), 0, 20 },
+        { "top_logprobs", IN_CHAT, read_integer, AT(n_logprobs), 0, OPENAI_MAX_TOP },
         { "logit_bias", IN_BOTH, read_json, AT(logit_bias), 0, 0 },
         { "response_format", IN_BOTH, read_response_format, 0, 0, 0 },
         { "tools", IN_CHAT, read_tools, 0, 0, 0 },

@@ -32,6 +32,7 @@
 #define OPENAI_MAX_TEXTS 2048 /* inputs of an embedding request, as OpenAI has it */
 #define OPENAI_MAX_OTHERS 256 /* members that the server does not know */
 #define OPENAI_MAX_CHOICES 128
+#define OPENAI_MAX_TOP 20           /* of the most likely tokens, of which logprobs are wanted */
 #define OPENAI_MAX_MODEL_BYTES 1024 /* of the name, which goes into errors and the log */
 #define OPENAI_MAX_SHOWN 64         /* longest part of a value that an error quotes */
 

@@ -93,6 +93,7 @@ struct change {
         const struct tune_space *space;
         const struct tune_point *point;
         struct json_writer       w;
+        struct arena *scratch; /* borrowed: for names with escapes; NULL: nothing is copied */
 };
 
 static uint64_t value_of(const struct change *c, enum tune_axis_name axis) {
@@ -107,7 +108,7 @@ static void copy_members(struct change *c, struct str object, const char *const 
         if (object.ptr == NULL)
                 return;
         json_reader_init(&r, object);
-        for (json_enter_object(&r); json_next_key(&r, NULL, &key);) {
+        for (json_enter_object(&r); json_next_key(&r, c->scratch, &key);) {
                 struct str value = json_skip(&r);
                 bool       is_left_out = false;
 
@@ -184,7 +185,8 @@ static void put_parameters(struct change *c, struct str parameters) {
 
 void tune_config_put(struct str config, const struct tune_space *s, const struct tune_point *p,
                      struct strbuf *out) {
-        struct change c = { .space = s, .point = p };
+        AUTO_ARENA    scratch = arena_of(SCRATCH_BYTES);
+        struct change c = { .space = s, .point = p, .scratch = &scratch };
         const char   *left_out[4] = { "parameters" };
         size_t        n = 1;
 

@@ -245,6 +245,40 @@ def test_request_intervals(bench, tmp_path):
     assert 0.4 < load["seconds"] < 5  # 100 requests at 200 a second
 
 
+@pytest.mark.parametrize("threads, load, n", [(8, ("--concurrency-range", 1), 3),
+                                              (4, ("--concurrency-range", 2), 50),
+                                              (4, ("--concurrency-range", 8), 2),
+                                              (16, ("--request-rate-range", 100), 10)])
+def test_more_threads_than_a_load_has_parts(bench, threads, load, n):
+    """The others have no part of the number of requests, nor of the time."""
+    [load] = bench(*FLOATS, *load, "--request-count", n, "--threads", threads)
+    assert (load["requests"], load["failed"]) == (n, 0)
+    assert 0 < load["seconds"] < 10 and load["rate"] == pytest.approx(n / load["seconds"])
+
+
+def test_a_load_of_a_number_of_requests_after_a_warm_up(server, bench):
+    def count():
+        stats = requests.get(f"http://127.0.0.1:{server.port('http')}/v2/models/floats/stats", timeout=SECONDS).json()
+        return stats["model_stats"][0]["inference_stats"]["success"]["count"]
+
+    before = count()
+    [load] = bench(*FLOATS, "--concurrency-range", 3, "--request-count", 20, "--warmup-request-count", 7)
+    assert (load["requests"], load["server_us"]["inferences"]) == (20, 20)
+    assert count() - before == 27
+
+
+def test_an_infinite_spread_is_null(server):
+    """Of the windows of 50 ms the first two have an answer each, and the third one has none. JSON has no infinity."""
+    assert_once(lambda out: '"rate_spread_percent":null' in out, *address(server), "-m", "one",
+                "--request-parameter", "delay_ms:70:int", "-p", 50, "-r", 4, "--json")
+
+
+def test_a_window_without_an_answer_is_explained(server):
+    code, out, _ = bench_raw(*address(server), "-m", "one", "--request-parameter", "delay_ms:400:int", "-p", 20)
+    assert code == FAILED
+    assert "load 1: no request was answered in a window of 20 ms; -p makes windows longer\n" in out
+
+
 def test_count_windows_and_percentile(bench):
     """Each execution takes 20 ms, so three windows of 5 s would have 750 requests."""
     [load] = bench("-m", "one", "--request-parameter", "delay_ms:20:int", "--measurement-mode",
@@ -604,17 +638,32 @@ def test_the_page_names_what_is_refused():
         assert code == USAGE and "not supported" in err and option.split("=")[0] in err, option
 
 
-def test_exit_codes(server):
+def test_exit_codes(server, tmp_path):
     place = (*address(server), *FLOATS, "--request-count", 20)
     assert bench_raw(*place, "--fail-if", "p99>100s")[0] == DONE
     code, _, err = bench_raw(*place, "--fail-if", "p99>1ns", "--fail-if", "rate<1")
     assert code == LIMIT and "p99>1ns" in err and "rate<1" not in err
+    file = write_json(tmp_path / "unlucky.json", {"data": [{"IN": [7]}]})
+    code, _, err = bench_raw(*address(server), "-m", "unlucky", "--input-data", file, "--request-count", 5,
+                             "--fail-if", "p99>100s", "--fail-if", "mean<1ms")
+    assert code == LIMIT and "p99>100s" in err and "mean<1ms" not in err  # no answer has no latency
     assert bench_raw("-m", "m", "--nonsense")[0] == USAGE
     assert bench_raw()[0] == USAGE
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         code, _, err = bench_raw("-m", "m", "-u", f"127.0.0.1:{free.getsockname()[1]}")
     assert code == UNREACHABLE and "no connection to the server" in err
+
+
+@pytest.mark.parametrize("option, text", [("--latency-threshold=18446744073710", "--latency-threshold: at most a day"),
+                                          ("--metrics-interval=18446744073710", "--metrics-interval: 1 ms to a day"),
+                                          ("--metrics-interval=0", "--metrics-interval: 1 ms to a day"),
+                                          ("--measurement-interval=86400001",
+                                           "--measurement-interval: 1 ms to a day")])
+def test_times_have_limits(option, text):
+    """The nanoseconds of the first two have more than 64 bits."""
+    code, _, err = bench_raw("-m", "m", option)
+    assert code == USAGE and text in err
 
 
 @pytest.mark.parametrize("option", ["--trace-level=OFF", "--service-kind=triton_c_api"])

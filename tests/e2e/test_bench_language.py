@@ -133,6 +133,7 @@ class Recorder(http.server.BaseHTTPRequestHandler):
         self.send_error(404)
 
     def put(self, text):
+        text = text.replace("\n", self.server.line_end)
         self.wfile.write(f"{len(text):x}\r\n{text}\r\n".encode())
 
     def do_POST(self):
@@ -160,7 +161,7 @@ class Recorder(http.server.BaseHTTPRequestHandler):
 def recorder():
     found = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
     found.daemon_threads = True
-    found.bodies, found.notes = [], []
+    found.bodies, found.notes, found.line_end = [], [], "\n"
     thread = threading.Thread(target=found.serve_forever, daemon=True)
     thread.start()
     yield found
@@ -199,3 +200,26 @@ def test_any_server_with_the_api(recorder):
     assert len(body["messages"][0]["content"].split()) == 24
     assert (body["model"], body["stream"], body["max_tokens"]) == ("any", True, 99)
     assert len({b["messages"][0]["content"] for b in recorder.bodies}) >= 8
+
+
+def test_events_whose_lines_end_with_cr_and_lf(recorder):
+    """The standard of events permits both, and some servers send these."""
+    recorder.line_end = "\r\n"
+    code, out, err = bench_raw("-u", f"127.0.0.1:{recorder.server_address[1]}", "-m", "any", "--endpoint", "chat",
+                               "--concurrency-range", 2, "--request-count", 2, "--json")
+    assert code == DONE, err
+    [load] = json.loads(out)["loads"]
+    told = load["language"]
+    assert (load["requests"], load["responses"], told["first_token_us"]["n"]) == (2, 2 * N, 2)
+    assert (told["prompt_tokens"], told["output_tokens"]) == (22, 2 * (N + 3))
+
+
+def test_the_first_token_of_an_open_loop(recorder):
+    """On the one connection each request waits for those before it: that counts as in the latency."""
+    code, out, err = bench_raw("-u", f"127.0.0.1:{recorder.server_address[1]}", "-m", "any", "--endpoint", "chat",
+                               "--request-rate-range", 100, "--connections", 1, "--request-count", 4, "--json")
+    assert code == DONE, err
+    [load] = json.loads(out)["loads"]
+    first, latency = load["language"]["first_token_us"], load["latency_us"]
+    assert first["n"] == latency["n"] == 4
+    assert 3 * (FIRST + (N - 1) * GAP) < first["max"] / 1e6 < latency["max"] / 1e6

@@ -187,6 +187,8 @@ def test_metrics(server):
     complete(server, "plain", "a", n=2)
     complete(server, "plain", "@fail")
     complete(server, "trtllm", "a|b", max_tokens=2)
+    embed(server, "embed", ["a", "b", "c"])
+    embed(server, "embed", ["a"])
     found = {k: v - before.get(k, 0) for k, v in metrics(server).items() if v != before.get(k, 0)}
 
     def value(name, model, reason=None):
@@ -203,6 +205,7 @@ def test_metrics(server):
     assert value("requests_total", "plain", "stop") == 3
     assert value("requests_total", "plain", "error") == 1
     assert value("requests_total", "trtllm", "length") == 1
+    assert value("requests_total", "embed", "other") == value("request_seconds_count", "embed") == 2
     assert value("time_to_first_token_seconds_count", "speaks") == 1
     assert value("inter_token_latency_seconds_count", "speaks") == 1  # neither the role nor the end
     assert value("generation_tokens_total", "speaks") == 2

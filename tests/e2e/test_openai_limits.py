@@ -58,6 +58,17 @@ def test_a_request_that_takes_too_long(server, prompt, more):
     assert count("let go") == gone  # the model goes on
 
 
+def test_a_request_that_takes_too_long_is_counted(server):
+    """The model answers after the client has its answer."""
+    def failed():
+        return metrics(server).get('neso_llm_requests_total{finish_reason="error",model="vllm",version="1"}', 0)
+
+    before = failed()
+    assert complete(server, "vllm", "@held|@fail").status == 503
+    GO.touch()
+    wait_until(lambda: failed() == before + 1)
+
+
 def test_a_stream_that_takes_too_long(server):
     answer = complete(server, "vllm", "a|b|@held", stream=True)
     assert answer.status == 200

@@ -386,6 +386,20 @@ def test_names_in_use(platform):
     assert reported(platform.unload("used")) == (200, "")
 
 
+@pytest.mark.parametrize("options", [(), ("--model-namespacing=true",)])
+def test_a_model_of_the_operator_keeps_its_name(tmp_path, options):
+    """Neither a load of that name nor one that fails replaces or unloads it."""
+    server = start(tmp_path / "models", ["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME=echo"],
+                   ("--model-control-mode=explicit", "--load-model=echo", *options), {"echo": ECHO})
+    platform = Platform(server, tmp_path)
+    for place in (platform.unpack("good", bare()), platform.unpack("bad", bare("nonsense"))):
+        assert reported(platform.load("echo", place)) == (
+            409, {"error": "the model 'echo' is loaded already"})
+        assert ask(server, "POST", "/invocations", data=body()).status_code == 200
+        assert platform.list() == {}
+    assert server.stop() == 0
+
+
 def test_loads_that_fail(platform):
     bad = platform.unpack("bad", bare(ECHO.replace("identity", "missing")))
     for _ in range(2):  # nothing is left behind

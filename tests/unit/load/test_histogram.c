@@ -65,6 +65,28 @@ static void test_percentiles(void **state) {
         free(h);
 }
 
+/* The rank is not one too high where the percentage of a number is whole. */
+static void test_ranks(void **state) {
+        static const struct {
+                double   percent;
+                uint64_t n, rank;
+        } rows[] = { { 99.9, 1000, 999 }, { 99.9, 2000, 1998 }, { 99.99, 10000, 9999 },
+                     { 7, 100, 7 },       { 55, 100, 55 },      { 95, 20, 19 },
+                     { 99.9, 500, 500 },  { 50, 3, 2 } };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct histogram *h = new_histogram();
+
+                for (uint64_t k = 1; k <= rows[i].n; k++)
+                        histogram_add(h, k < rows[i].rank ? 10 : k == rows[i].rank ? 20 : 30);
+                if (histogram_percentile(h, rows[i].percent) != 20)
+                        fail_msg("p%g of %llu values is not number %llu", rows[i].percent,
+                                 (unsigned long long)rows[i].n, (unsigned long long)rows[i].rank);
+                free(h);
+        }
+}
+
 /* Two halves together are the whole. */
 static void test_merge(void **state) {
         struct histogram *whole = new_histogram(), *a = new_histogram(), *b = new_histogram();
@@ -89,9 +111,8 @@ static void test_merge(void **state) {
 
 SUITE(histogram) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_empty),
-                cmocka_unit_test(test_one_value),
-                cmocka_unit_test(test_percentiles),
+                cmocka_unit_test(test_empty),       cmocka_unit_test(test_one_value),
+                cmocka_unit_test(test_percentiles), cmocka_unit_test(test_ranks),
                 cmocka_unit_test(test_merge),
         };
 

@@ -3,6 +3,8 @@
 
 #include "openai/openai_logprobs.h"
 
+#include <string.h>
+
 #define LISTS                                                                                      \
         "[[{\"5\":{\"logprob\":-0.5,\"decoded_token\":\"\\u00e9\"},\"6\":{\"logprob\":-1,"         \
         "\"decoded_token\":\"b\"}}],[{\"7\":{\"logprob\":-2,\"decoded_token\":\"c\"}}]]"
@@ -39,6 +41,41 @@ static void test_chat(void **state) {
                0);
 }
 
+/* A token that cannot be has no number in JSON. */
+static void test_infinity(void **state) {
+        (void)state;
+        expect(OPENAI_COMPLETIONS,
+               "[[{\"5\":{\"logprob\":-Infinity,\"decoded_token\":\"a\"}},{\"5\":{\"logprob\":NaN,"
+               "\"decoded_token\":\"b\"}}]]",
+               0,
+               "{\"tokens\":[\"a\",\"b\"],\"token_logprobs\":[-9999.0,-9999.0],\"top_logprobs\":["
+               "{\"a\":-9999.0},{\"b\":-9999.0}],\"text_offset\":[0,1]}",
+               2);
+}
+
+/* The lists of a long answer need no memory for each of their tokens. */
+static void test_many_tokens(void **state) {
+        struct arena  scratch;
+        struct strbuf lists, out;
+        size_t        offset = 0, n = 0;
+
+        (void)state;
+        arena_init(&scratch, NULL, 0, 4096);
+        strbuf_init(&lists, 0);
+        strbuf_init(&out, 0);
+        strbuf_puts(&lists, "[[{\"1\":{\"logprob\":-1,\"decoded_token\":\"a\"}}");
+        for (int i = 1; i < 1000; i++)
+                strbuf_puts(&lists, ",{\"1\":{\"logprob\":-1,\"decoded_token\":\"a\"}}");
+        strbuf_puts(&lists, "]]");
+        openai_logprobs_print(OPENAI_CHAT, strbuf_str(&lists), 20, &scratch, &offset, &out);
+        for (const char *at = strbuf_cstr(&out); (at = strstr(at, "top_logprobs")) != NULL; at++)
+                n++;
+        assert_int_equal(n, 1000);
+        strbuf_done(&lists);
+        strbuf_done(&out);
+        arena_done(&scratch);
+}
+
 /* A model may report anything. */
 static void test_malformed(void **state) {
         static const char *const texts[] = { "", "null", "7", "[7,\"a\",[7],[{}],[{\"1\":7}]",
@@ -62,8 +99,8 @@ static void test_malformed(void **state) {
 
 SUITE(openai_logprobs) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_completions),
-                cmocka_unit_test(test_chat),
+                cmocka_unit_test(test_completions), cmocka_unit_test(test_chat),
+                cmocka_unit_test(test_infinity),    cmocka_unit_test(test_many_tokens),
                 cmocka_unit_test(test_malformed),
         };
 

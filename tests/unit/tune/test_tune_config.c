@@ -128,11 +128,29 @@ static void test_put_nothing(void **state) {
         assert_string_equal(strbuf_cstr(&lines), "");
 }
 
+/* Names with escapes stay as they are, too. */
+static void test_put_keeps_names(void **state) {
+        static const char  config[] = "{\"instance_group\":[{\"count\":1}],\"parameters\":{"
+                                      "\"a\\\"b\":{\"string_value\":\"x\"},"
+                                      "\"c\\\\d\":{\"string_value\":\"y\"}}}";
+        struct tune_limits l = read(config);
+        struct tune_space  s;
+        struct tune_point  p = { { 0 } };
+        AUTO_STRBUF        json = { 0 };
+
+        (void)state;
+        strbuf_init(&json, 0);
+        tune_space_make(&l, &s);
+        tune_config_put(str_of(config), &s, &p, &json);
+        assert_string_equal(strbuf_cstr(&json), config);
+}
+
 SUITE(tune_config) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_read),
                 cmocka_unit_test(test_put),
                 cmocka_unit_test(test_put_nothing),
+                cmocka_unit_test(test_put_keeps_names),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
