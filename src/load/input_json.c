@@ -23,18 +23,36 @@ static struct error *wrong_value(const struct load_tensor *t, const char *wanted
         return error_new(ERR_INVALID_ARG, "a value of %s must be %s", t->datatype, wanted);
 }
 
-static void put_integer(const struct load_tensor *t, const struct json_number *n,
-                        struct strbuf *out) {
-        uint64_t bits = n->is_integer ? n->magnitude : (uint64_t)n->real;
+/* The magnitude of the type's smallest or largest value. A BOOL is 0 or 1 here. */
+static uint64_t largest_of(const struct load_tensor *t, bool is_negative) {
+        uint64_t all = UINT64_MAX >> (64 - 8 * t->element_bytes);
 
-        if (n->is_integer && n->is_negative)
-                bits = -bits;
-        else if (!n->is_integer && n->real < 0)
-                bits = (uint64_t)(int64_t)n->real;
-        strbuf_put(out, &bits, t->element_bytes); /* the low bytes come first */
+        if (t->datatype[0] != 'I')
+                return is_negative ? 0 : all;
+        return all / 2 + is_negative;
 }
 
-static void put_number(const struct load_tensor *t, const struct json_number *n,
+/* Cuts the fraction off; false when the type cannot have the value. */
+static bool put_integer(const struct load_tensor *t, const struct json_number *n,
+                        struct strbuf *out) {
+        bool     is_negative = n->is_integer ? n->is_negative : n->real < 0;
+        uint64_t bits = n->magnitude;
+
+        if (!n->is_integer) {
+                double magnitude = is_negative ? -n->real : n->real;
+
+                if (!(magnitude < 0x1p64))
+                        return false;
+                bits = (uint64_t)magnitude;
+        }
+        if (bits > largest_of(t, is_negative))
+                return false;
+        bits = is_negative ? -bits : bits;
+        strbuf_put(out, &bits, t->element_bytes); /* the low bytes come first */
+        return true;
+}
+
+static bool put_number(const struct load_tensor *t, const struct json_number *n,
                        struct strbuf *out) {
         float    real = (float)n->real;
         uint16_t half;
@@ -47,8 +65,9 @@ static void put_number(const struct load_tensor *t, const struct json_number *n,
                 half = t->datatype[0] == 'F' ? half_float_to_fp16(real) : half_float_to_bf16(real);
                 strbuf_put(out, &half, sizeof(half));
         } else {
-                put_integer(t, n, out);
+                return put_integer(t, n, out);
         }
+        return true;
 }
 
 static struct error *put_scalar(struct source *s, const struct load_tensor *t,
@@ -76,8 +95,7 @@ static struct error *put_scalar(struct source *s, const struct load_tensor *t,
                 return wrong_value(t, "a number");
         if (strcmp(t->datatype, "BOOL") == 0)
                 n.magnitude = n.magnitude != 0;
-        put_number(t, &n, out);
-        return NULL;
+        return put_number(t, &n, out) ? NULL : wrong_value(t, "within its range");
 }
 
 /* At most JSON_MAX_DEPTH deep. */
