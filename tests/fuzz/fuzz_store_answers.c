@@ -144,6 +144,10 @@ void store_request_close_idle(void) {
 
 /* ---- the store -------------------------------------------------------------------------------- */
 
+static void end(void) {
+        rmdir(directory);
+}
+
 static void begin(void) {
         struct store_hub_options  o = { .n_transfers = 1 };
         const struct log_settings silent = { 0 };
@@ -161,6 +165,7 @@ static void begin(void) {
         log_set_settings(&silent);
         hub = store_hub_new(&o);
         expect(mkdtemp(directory) != NULL, "directory", directory);
+        atexit(end);
 }
 
 static void check_file(const char *path, const struct store_entry *e) {
