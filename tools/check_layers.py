@@ -67,6 +67,7 @@ GENERATED = {
 # separate libraries), and whether only one file of that folder may include it.
 THIRD_PARTY = {
     "uv.h": ("src/net", True),
+    "openssl/err.h": (("src/base", "src/net"), True),
     "openssl/evp.h": (("src/base", "repoagents/checksum"), True),
     "openssl/pem.h": (("src/base", "src/net"), True),
     "openssl/": ("src/net", True),

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/byte_budget.h"
 
-#include "base/str.h"
+#include "base/control_group.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -82,72 +79,6 @@ bool byte_budget_is_half_used(const struct byte_budget *b) {
 
 /* ---- the default ---- */
 
-/* Lowers *least to the number in a file of a control group; "max" and malformed text leave it
- * unchanged. */
-static void lower_to_file(const char *path, uint64_t *least) {
-        char     text[32]; /* the digits of 2^64 and a newline */
-        FILE    *f = fopen(path, "re");
-        uint64_t n;
-
-        if (f == NULL)
-                return;
-        if (fgets(text, sizeof(text), f) != NULL && str_to_u64(str_trim(str_of(text)), &n))
-                *least = MIN(*least, n);
-        fclose(f);
-}
-
-/* Lowers *least to the limit of the group at `path` (below `root`) and of all groups that contain
- * it. */
-static void lower_to_groups(const char *root, char *path, const char *file, uint64_t *least) {
-        for (;;) {
-                char  full[4096];
-                char *slash = strrchr(path, '/');
-                int   n = snprintf(full, sizeof(full), "%s%s/%s", root,
-                                 strcmp(path, "/") == 0 ? "" : path, file);
-
-                if (n > 0 && (size_t)n < sizeof(full))
-                        lower_to_file(full, least);
-                if (slash == NULL || slash[1] == '\0')
-                        return;
-                slash[slash == path ? 1 : 0] = '\0';
-        }
-}
-
-/* "0::/path" is version 2, "7:cpu,memory:/path" version 1. */
-static void lower_to_line(char *line, uint64_t *least) {
-        char *controllers = strchr(line, ':');
-        char *path = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
-
-        if (path == NULL)
-                return;
-        *path++ = '\0';
-        path[strcspn(path, "\n")] = '\0';
-        controllers++;
-        if (*controllers == '\0') {
-                lower_to_groups("/sys/fs/cgroup", path, "memory.max", least);
-                return;
-        }
-        for (char *rest = controllers, *name; (name = strsep(&rest, ",")) != NULL;)
-                if (strcmp(name, "memory") == 0)
-                        lower_to_groups("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes",
-                                        least);
-}
-
-static void lower_to_control_groups(uint64_t *least) {
-        char  line[4096];
-        FILE *f = fopen("/proc/self/cgroup", "re");
-
-        /* In a container the host's groups are invisible, and the container's own group is the
-         * root. */
-        lower_to_file("/sys/fs/cgroup/memory.max", least);
-        lower_to_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", least);
-        if (f == NULL)
-                return;
-        while (fgets(line, sizeof(line), f) != NULL)
-                lower_to_line(line, least);
-        fclose(f);
-}
-
 size_t byte_budget_default(void) {
         uint64_t      least = UINT64_MAX;
         long          pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -155,7 +86,7 @@ size_t byte_budget_default(void) {
 
         if (pages > 0 && page > 0)
                 least = (uint64_t)pages * (uint64_t)page;
-        lower_to_control_groups(&least);
+        least = MIN(least, control_group_memory(""));
         if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
                 least = MIN(least, (uint64_t)space.rlim_cur);
         least /= DEFAULT_SHARE;

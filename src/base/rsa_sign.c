@@ -3,6 +3,7 @@
 
 /* With it come the declarations of EVP. */
 #include <limits.h>
+#include <openssl/err.h>
 #include <openssl/pem.h>
 
 #define MAX_SIGNATURE_BYTES 2048 /* of a key of 16384 bits, the largest that OpenSSL signs with */
@@ -47,12 +48,13 @@ static bool sign(EVP_PKEY *key, struct str bytes, struct strbuf *ret) {
 
 struct error *rsa_sign_sha256(struct str pem, struct str bytes, struct strbuf *ret) {
         EVP_PKEY *key = read_key(pem);
-        bool      is_done;
+        bool      is_done = key != NULL && sign(key, bytes, ret);
 
+        /* What stayed in the thread's queue would be taken for the reason of its next failure. */
+        ERR_clear_error();
         if (key == NULL)
                 return error_new_text(ERR_INVALID_ARG,
                                       "not a private RSA key in PEM without a passphrase");
-        is_done = sign(key, bytes, ret);
         EVP_PKEY_free(key);
         return is_done ? NULL : error_new_text(ERR_INTERNAL, "OpenSSL could not sign");
 }

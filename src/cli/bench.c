@@ -5,6 +5,7 @@
 #include "cli/bench_report.h"
 #include "cli/command_line.h"
 #include "cli/command_page.h"
+#include "cli/plain_text.h"
 #include "load/report_csv.h"
 #include "load/report_html.h"
 #include "load/report_json.h"
@@ -116,6 +117,8 @@ static void print_results(const struct bench *b) {
                                 load_run_target(b->run), &text);
         else
                 bench_report_put(load_run_results(b->run), load_run_model(b->run), &b->plan, &text);
+        if (!b->plan.v->is_json && text.len > 0)
+                plain_text_make(text.ptr, text.len, '?');
         fwrite(strbuf_cstr(&text), 1, text.len, stdout);
         fflush(stdout);
 }
@@ -176,7 +179,7 @@ static struct error *run_bench(struct bench *b) {
 
 static int report_failure(const struct bench *b, const struct error *err) {
         fflush(stdout);
-        fprintf(stderr, "neso bench: %s\n", err->message);
+        plain_text_print_error("bench", err);
         if (b->exit_code == BENCH_USAGE)
                 fprintf(stderr, "`neso bench --help` lists the options.\n");
         /* What the user asked for does not fit the model, or the server refused. */

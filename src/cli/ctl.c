@@ -4,6 +4,7 @@
 #include "cli/command_line.h"
 #include "cli/command_page.h"
 #include "cli/ctl_private.h"
+#include "cli/plain_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,13 +181,15 @@ static struct error *read_command(struct ctl *c, const struct command_line *l,
 
 static int ctl_fail(struct ctl *c, const struct error *err) {
         fflush(stdout);
-        fprintf(stderr, "neso ctl: %s\n", err->message);
+        plain_text_print_error("ctl", err);
         return c->exit_code;
 }
 
 static int ctl_run(struct ctl *c, const struct command_word *k) {
         AUTO_ERROR err = k->run(c);
 
+        if (!c->is_json && c->out.len > 0)
+                plain_text_make(c->out.ptr, c->out.len, '?');
         /* Partial output is printed even when an error followed. */
         fwrite(strbuf_cstr(&c->out), 1, c->out.len, stdout);
         if (err != NULL)

@@ -5,14 +5,9 @@
 #include "cli/text_table.h"
 #include "codec/json_find.h"
 
-/* Puts a text that a model's process wrote, without control characters, which must not reach a
- * terminal. */
+/* Puts a text that a model's process wrote, and a line end. */
 static void put_text(struct strbuf *out, struct str text) {
-        for (size_t i = 0; i < text.len; i++) {
-                unsigned char b = (unsigned char)text.ptr[i];
-
-                strbuf_putc(out, b == '\n' || (b >= ' ' && b != 0x7f) ? text.ptr[i] : '?');
-        }
+        strbuf_put(out, text.ptr, text.len);
         if (text.len > 0 && text.ptr[text.len - 1] != '\n')
                 strbuf_putc(out, '\n');
 }

@@ -2,9 +2,11 @@
 #include "cli/text_table.h"
 
 #include "base/mem.h"
+#include "cli/plain_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define GAP 2 /* blanks between columns */
 
@@ -43,9 +45,9 @@ void text_table_done(struct text_table *t) {
 void text_table_put(struct text_table *t, struct str text) {
         char *cell = mem_strndup(text.ptr != NULL ? text.ptr : "", text.len);
 
-        for (char *c = cell; *c != '\0'; c++)
-                if ((unsigned char)*c < 0x20 || *c == 0x7f)
-                        *c = ' ';
+        plain_text_make(cell, strlen(cell), ' ');
+        for (char *c = cell; (c = strchr(c, '\n')) != NULL;)
+                *c = ' ';
         t->cells = mem_grow(t->cells, t->n_cells, sizeof(*t->cells));
         t->cells[t->n_cells++] = cell;
 }

@@ -3,6 +3,7 @@
 
 #include "cli/command_line.h"
 #include "cli/command_page.h"
+#include "cli/plain_text.h"
 #include "cli/tune_report.h"
 
 #include <stdio.h>
@@ -36,6 +37,8 @@ static void print_results(const struct tune *t) {
                 tune_report_put_json(tune_run_results(t->run), &t->plan, &text);
         else
                 tune_report_put(tune_run_results(t->run), &t->plan, &text);
+        if (!t->values.load.is_json && text.len > 0)
+                plain_text_make(text.ptr, text.len, '?');
         fwrite(strbuf_cstr(&text), 1, text.len, stdout);
         fflush(stdout);
 }
@@ -57,12 +60,13 @@ static struct error *run_tune(struct tune *t) {
         TRY(tune_run_new(&t->plan, &t->run));
         announce(t);
         err = tune_run_search(t->run);
-        not_restored = tune_run_restore(t->run);
-        if (not_restored != NULL)
-                fprintf(stderr,
-                        "neso tune: the model's own configuration is not restored: %s\n"
-                        "`neso ctl unload` and `neso ctl load` read it from the repository.\n",
-                        not_restored->message);
+        not_restored = error_wrap(tune_run_restore(t->run),
+                                  "the model's own configuration is not restored");
+        if (not_restored != NULL) {
+                plain_text_print_error("tune", not_restored);
+                fputs("`neso ctl unload` and `neso ctl load` read it from the repository.\n",
+                      stderr);
+        }
         print_results(t);
         if (err != NULL)
                 return err;
@@ -74,7 +78,7 @@ static struct error *run_tune(struct tune *t) {
 
 static int report_failure(const struct tune *t, const struct error *err) {
         fflush(stdout);
-        fprintf(stderr, "neso tune: %s\n", err->message);
+        plain_text_print_error("tune", err);
         if (t->exit_code == TUNE_USAGE)
                 fprintf(stderr, "`neso tune --help` lists the options.\n");
         if (t->exit_code == TUNE_UNREACHABLE && err->code != ERR_UNAVAILABLE)

@@ -184,6 +184,17 @@ def test_what_is_printed(arguments):
     assert ctl([*arguments, "--json"], path, body) == (0, body.decode() + "\n", "")
 
 
+def test_control_characters_of_a_server():
+    """A terminal would obey them."""
+    stats = {"model_stats": [{"name": "\x1b[2J\x9b", "version": "1", "batch_stats": [{"batch_size": 1}]}]}
+    code, out, err = ctl(["stats", "m"], "/v2/models/m/stats", json.dumps(stats).encode())
+    assert (code, err) == (0, "")
+    assert "?[2J??, version 1, by size of batch:" in out
+    code, out, _ = ctl(["config", "m"], "/v2/models/m/config", '{"a":"\x7f\x9b31m"}'.encode())
+    assert (code, out) == (0, '{\n  "a": "???31m"\n}\n')
+    assert ctl(["gpus"], "/v2/gpus", b"\x1b")[1] == ""
+
+
 @pytest.mark.parametrize("body, why", [
     (b"<html>", "Invalid value. at 0"),
     (b'{"model_stats":[{"name":"a"]', "Missing a comma or } after an object member. at 27"),

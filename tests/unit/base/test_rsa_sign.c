@@ -4,6 +4,8 @@
 #include "base/digest.h"
 #include "base/rsa_sign.h"
 
+#include <openssl/err.h>
+
 /* Keys of this test alone. */
 static const char rsa_key[] = "-----BEGIN PRIVATE KEY-----\n"
                               "MIICdgIBADANBgkqhkiG9w0BAQEFAASCAmAwggJcAgEAAoGBALxQPea5DGcFkxvH\n"
@@ -72,6 +74,7 @@ static void expect_refused(struct str pem) {
         assert_int_equal(err->code, ERR_INVALID_ARG);
         assert_string_equal(err->message, "not a private RSA key in PEM without a passphrase");
         assert_int_equal(out.len, 0);
+        assert_int_equal(ERR_peek_error(), 0); /* no later call of the thread finds its errors */
         error_free(err);
 }
 
