@@ -3,7 +3,7 @@
 """Attacks over gRPC on HAProxy and nginx with the configurations of deploy/, beside a client that goes through the
 same balancer and shares its connections to the server.
 
-  grpc_through_proxies.py [haproxy|haproxy-sharing|nginx [name of one attack]]
+  grpc_through_proxies.py [haproxy|haproxy-tls|haproxy-sharing|nginx|nginx-tls [name of one attack]]
 
 Each attack has one connection of the balancer or several, for two seconds, and those that wait for a time limit of the
 server for longer. The other client (balanced_bystander.py) must get right answers to all of its calls, each within
@@ -118,6 +118,9 @@ class Nginx(OneServer, place.Nginx):
 BALANCERS = {"haproxy": (HaProxy, shutil.which("haproxy")),
              "haproxy-sharing": (SharingHaProxy, shutil.which("haproxy")),
              "nginx": (Nginx, shutil.which(place.nginx_program()))}
+
+
+PARTS = ("haproxy", "haproxy-tls", "haproxy-sharing", "nginx", "nginx-tls")  # also in run.py
 
 
 def worker_of(balancer):
@@ -585,12 +588,15 @@ def measure_balancer(name, kind, is_tls, only):
 
 def measure():
     only, send = (sys.argv[1:] + ["", ""])[:2]
-    for name, (kind, program) in BALANCERS.items():
+    for part in PARTS:
+        name = part.removesuffix("-tls")
+        kind, program = BALANCERS[name]
+        if only not in ("", part):
+            continue
         if program is None:
             yield attack.Figure(f"{name} is not installed", 0)
-        elif only in ("", name):
-            for is_tls in (False, True)[:1 if kind is SharingHaProxy else 2]:
-                yield from measure_balancer(name, kind, is_tls, send)
+        else:
+            yield from measure_balancer(name, kind, part != name, send)
 
 
 if __name__ == "__main__":
