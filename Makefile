@@ -188,6 +188,7 @@ balancers: all
 	@tools/setup.sh --envoy haproxy nginx
 	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
 	@$(PYTHON) tests/balancers/run.py --build=$(BUILD) --seconds=$(BALANCER_SECONDS)
+	@$(PYTHON) tests/balancers/run.py --build=$(BUILD) --seconds=$(BALANCER_SECONDS) --servers=2
 
 # The batch script of deploy/slurm in a real Slurm on this machine; as root.
 slurm: all

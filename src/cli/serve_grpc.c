@@ -45,6 +45,8 @@ static void set_grpc_limits(const struct cli_options *o, struct grpc_limits *l) 
                 (size_t)((uint64_t)o->grpc_min_message_rate * (l->message_window_ns / NS_PER_S));
         l->write_window_bytes =
                 (size_t)((uint64_t)o->grpc_min_answer_rate * (l->write_stall_ns / NS_PER_S));
+        l->resets_per_s = (uint32_t)o->grpc_max_reset_rate;
+        l->resets_at_once = 10 * l->resets_per_s;
         l->keepalive_time_ns = ns_of(o->grpc_keepalive_ms);
         l->keepalive_timeout_ns = ns_of(o->grpc_keepalive_timeout_ms);
         l->keepalive_permit_without_calls = o->grpc_keepalive_without_calls;

@@ -357,13 +357,6 @@ static void on_malformed(struct h2_stream *h2) {
         reset(st, H2_PROTOCOL_ERROR);
 }
 
-static void stop(struct h2_stream *h2, enum grpc_limit limit) {
-        struct grpc_stream *st = stream_of(h2);
-
-        h2_conn_count_rejected(st->h2.conn, limit);
-        reset(st, H2_CANCEL);
-}
-
 /* ---- headers ---- */
 
 static void on_open(struct h2_stream *h2) {
@@ -909,6 +902,18 @@ static bool is_quiet(struct h2_stream *h2) {
         case GRPC_FINISHED: break;
         }
         return false;
+}
+
+/* A call whose message is slow gets a status: nginx takes a stream without an answer for a fault of the server, and
+ * leaves the server out for all of its clients. */
+static void stop(struct h2_stream *h2, enum grpc_limit limit) {
+        struct grpc_stream *st = stream_of(h2);
+
+        h2_conn_count_rejected(st->h2.conn, limit);
+        if (limit == GRPC_LIMIT_MESSAGE_RATE)
+                refuse_message(st, GRPC_RESOURCE_EXHAUSTED, "the message comes too slowly");
+        else
+                reset(st, H2_CANCEL);
 }
 
 /* ---- pauses ---- */

@@ -54,7 +54,7 @@ struct grpc_limits {
         uint64_t linger_ns;            /* reading after a refusal, so that it arrives; 2 s */
 
         /* Token buckets: their size, and how many tokens return per second. */
-        uint32_t resets_at_once;         /* streams that end in an error; 1000 */
+        uint32_t resets_at_once;         /* streams that end in an error; 1000; 0 = no limit */
         uint32_t resets_per_s;           /* 100 */
         uint32_t control_frames_at_once; /* frames without payload; 1000 */
         uint32_t control_frames_per_s;   /* 500 */

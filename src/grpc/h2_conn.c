@@ -306,6 +306,8 @@ static bool count_control_frame(struct h2_conn *c) {
 static bool count_reset(struct h2_conn *c) {
         const struct grpc_limits *l = h2_conn_limits(c);
 
+        if (l->resets_at_once == 0)
+                return true;
         if (grpc_token_bucket_take(&c->resets, l->resets_at_once, l->resets_per_s, c->now_ns))
                 return true;
         enhance_your_calm(c, GRPC_LIMIT_RESETS, "too_many_resets");
@@ -612,6 +614,8 @@ static int on_stream_closed(nghttp2_session *session, int32_t id, uint32_t code,
         (void)session;
         if (c->head_id == id)
                 end_head(c); /* the rest of its block is discarded */
+        if (code == NGHTTP2_NO_ERROR)
+                c->has_served = true;
         if (st != NULL)
                 close_stream(st);
         if (!counts || !takes_input(c) || count_reset(c))
@@ -1224,36 +1228,62 @@ static bool check_heads(struct h2_conn *c) {
         return false;
 }
 
-/* True when the client owes the rest of a message, or the half-close after the only one, of some stream. */
-static bool has_partial(struct h2_conn *c) {
+static bool is_partial(const struct h2_conn *c, struct h2_stream *st) {
+        return st->id != 0 && c->shard->ops->is_partial(st);
+}
+
+/* The number of streams of which the client owes the rest of a message, or the half-close after the only one. */
+static size_t count_partial(struct h2_conn *c) {
+        size_t n = 0;
+
+        LIST_FOR_EACH(&c->streams, node)
+                n += is_partial(c, LIST_ENTRY(node, struct h2_stream, node));
+        return n;
+}
+
+static void begin_message_window(struct h2_conn *c) {
+        c->pace_ns = c->now_ns;
+        c->pace_bytes = 0;
+        c->has_served = false;
         LIST_FOR_EACH(&c->streams, node) {
                 struct h2_stream *st = LIST_ENTRY(node, struct h2_stream, node);
 
-                if (st->id != 0 && c->shard->ops->is_partial(st))
-                        return true;
+                st->was_partial = is_partial(c, st);
         }
-        return false;
+}
+
+/* Ends the streams that are partial; when not all of them, those that have been so since the window began. */
+static void stop_partial(struct h2_conn *c, bool all) {
+        LIST_FOR_EACH(&c->streams, node) {
+                struct h2_stream *st = LIST_ENTRY(node, struct h2_stream, node);
+
+                if ((all || st->was_partial) && is_partial(c, st))
+                        ops_of(st)->stop(st, GRPC_LIMIT_MESSAGE_RATE);
+        }
 }
 
 /* Checks the rate at which incomplete messages arrive, all streams together. While the connection's window is withheld
- * the client may not be able to send. */
+ * the client may not be able to send. A connection that has other calls as well may be that of a proxy, whose other
+ * clients must not lose them: only the streams end. */
 static bool check_message_rate(struct h2_conn *c) {
         const struct grpc_limits *l = h2_conn_limits(c);
+        size_t                    n_partial = count_partial(c);
+        bool                      is_shared = c->has_served || n_partial < c->n_open;
         bool                      is_slow;
 
-        if (c->withheld_bytes > 0 || !has_partial(c)) {
-                c->pace_ns = c->now_ns;
-                c->pace_bytes = 0;
+        if (c->withheld_bytes > 0 || n_partial == 0) {
+                begin_message_window(c);
                 return true;
         }
         if (c->now_ns - c->pace_ns < l->message_window_ns)
                 return true;
         is_slow = c->pace_bytes < l->message_window_bytes;
-        c->pace_ns = c->now_ns;
-        c->pace_bytes = 0;
         if (is_slow)
+                stop_partial(c, !is_shared);
+        begin_message_window(c);
+        if (is_slow && !is_shared)
                 enhance_your_calm(c, GRPC_LIMIT_MESSAGE_RATE, "message_too_slow");
-        return !is_slow;
+        return takes_input(c);
 }
 
 /* Checks the rate at which the client takes bytes that were written, all calls of the connection together.

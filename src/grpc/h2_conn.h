@@ -102,8 +102,9 @@ struct h2_stream {
         bool             is_reset;   /* reset by the server */
         bool             is_due;     /* call on_due(); set together with conn->has_due */
         bool             waits_turn; /* call on_turn() in the connection's turn */
-        int64_t          body_left;  /* rest of the content-length; -1 = not given */
-        size_t           used;       /* consumed bytes not yet in a window update */
+        bool    was_partial; /* is_partial() when the window of check_message_rate() began */
+        int64_t body_left;   /* rest of the content-length; -1 = not given */
+        size_t  used;        /* consumed bytes not yet in a window update */
 };
 
 struct h2_stream_ops {
@@ -239,6 +240,7 @@ struct h2_conn {
         size_t         withheld_bytes; /* withheld from the connection's window because of these */
         uint64_t       pace_ns;        /* start of the window of check_message_rate() */
         uint64_t       pace_bytes;     /* bytes of messages received in this window */
+        bool           has_served;     /* a call has ended without an error in this window */
         struct h2_out *writing;        /* owned; the pending write */
         uint64_t       written_bytes;  /* total given to the socket */
         uint64_t       write_ns;       /* start of the window of check_write_rate(); 0 = none */

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""HAProxy and nginx with the configurations of deploy/ in front of three servers, under load.
+"""HAProxy and nginx with the configurations of deploy/ in front of three servers or two, under load.
 
-  make balancers      or      tests/balancers/run.py --build=build [--seconds=30] [--only=haproxy|nginx]
+  make balancers      or      tests/balancers/run.py --build=build [--seconds=30] [--servers=2] [--only=haproxy|nginx]
 
 32 clients check every answer: half of them use HTTP and half gRPC, and half of each kind sends sequences, some of them
 on streams. The test restarts the servers one after the other, for --seconds and until each server was restarted: it
@@ -82,7 +82,7 @@ def restart_all(balancer, load, seconds):
     for server in itertools.cycle(balancer.servers):
         n_answers += restart(balancer, server, load, while_live=n_restarts % 2 == 1)
         n_restarts += 1
-        if n_restarts >= N_SERVERS and time.monotonic() >= until or load.failures or load.mistakes:
+        if n_restarts >= len(balancer.servers) and time.monotonic() >= until or load.failures or load.mistakes:
             return n_restarts, n_answers
 
 
@@ -165,11 +165,11 @@ def use_balancer(balancer, load, seconds, ways):
     return lost
 
 
-def test_balancer(kind, build, folder, seconds, stubs, client_type):
+def test_balancer(kind, build, folder, n_servers, seconds, stubs, client_type):
     """Returns whether it passed."""
     folder.mkdir()
     folder.chmod(0o755)
-    servers = [Server(build, folder, number) for number in range(1, N_SERVERS + 1)]
+    servers = [Server(build, folder, number) for number in range(1, n_servers + 1)]
     balancer, load, lost = None, Load(), []
     try:
         for server in servers:
@@ -195,6 +195,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--build", default=os.environ.get("NESO_BUILD", ROOT / "build"), type=pathlib.Path)
     parser.add_argument("--seconds", type=float, default=30, help="of restarts, for each balancer")
+    parser.add_argument("--servers", type=int, choices=(2, 3), default=N_SERVERS)
     parser.add_argument("--only", choices=[kind.name for kind in (HaProxy, Nginx)])
     options = parser.parse_args()
     build = options.build.resolve()
@@ -218,7 +219,7 @@ def main():
                 print("envoy: the configuration fits the API; nothing runs it", flush=True)
         for kind in (HaProxy, Nginx):
             if options.only in (None, kind.name):
-                passed &= test_balancer(kind, build, folder / kind.name, options.seconds, stubs, Client)
+                passed &= test_balancer(kind, build, folder / kind.name, options.servers, options.seconds, stubs, Client)
     sys.exit(0 if passed else 1)
 
 

@@ -293,6 +293,7 @@ static void test_discarded_headers_are_not_slow(void **state) {
 static void test_slow_message(void **state) {
         struct fixture f;
         struct client  c;
+        struct answer  a;
 
         (void)state;
         fixture_init(&f);
@@ -305,7 +306,79 @@ static void test_slow_message(void **state) {
         client_open(&c, &f, true);
         client_call(&c, 1, "/t.T/Echo", NULL);
         client_message(&c, 1, 0, "all of it, but no half-close", 28);
+        client_answer(&c, 1, &a); /* a proxy sees that the server is well */
+        assert_int_equal(a.code, GRPC_RESOURCE_EXHAUSTED);
+        answer_done(&a);
         expect_calm(&f, &c, "message_too_slow", "message_rate");
+        fixture_done(&f);
+}
+
+/* A proxy sends the calls of several clients over one connection. A slow client loses its call, the others do not. */
+static void test_slow_message_beside_others(void **state) {
+        struct fixture f;
+        struct client  c;
+        struct answer  a;
+
+        (void)state;
+        fixture_init(&f);
+        f.options.limits.message_window_ns = 600 * NS_PER_MS;
+        fixture_start(&f);
+        client_open(&c, &f, true);
+        client_call(&c, 1, "/t.T/Later", NULL);
+        client_message(&c, 1, END_STREAM, "x", 1);
+        client_call(&c, 3, "/t.T/Echo", NULL);
+        client_frame(&c, FRAME_DATA, 0, 3, "\0\0\1\0\0abc", 8);
+        client_answer(&c, 3, &a);
+        assert_int_equal(a.code, GRPC_RESOURCE_EXHAUSTED);
+        answer_done(&a);
+        assert_true(fixture_was_rejected(&f, "message_rate"));
+        fixture_answer_held(&f);
+        client_answer(&c, 1, &a);
+        assert_int_equal(a.code, GRPC_OK);
+        answer_done(&a);
+        client_close(&c);
+        fixture_done(&f);
+}
+
+/* The others' calls are short: at the end of the window there may be none. */
+static void test_slow_message_between_others(void **state) {
+        struct fixture f;
+        struct client  c;
+        uint32_t       id = 1;
+
+        (void)state;
+        fixture_init(&f);
+        f.options.limits.message_window_ns = 600 * NS_PER_MS;
+        f.options.limits.message_window_bytes = 1 << 30;
+        fixture_start(&f);
+        client_open(&c, &f, true);
+        client_call(&c, id, "/t.T/Echo", NULL);
+        client_message(&c, id, 0, "all of it, but no half-close", 28);
+        while (!fixture_was_rejected(&f, "message_rate"))
+                client_expect(&c, id += 2, "/t.T/Echo", "between", 0, "between");
+        client_expect(&c, id + 2, "/t.T/Echo", "alive", 0, "alive");
+        client_close(&c);
+        fixture_done(&f);
+}
+
+static void test_resets_without_a_limit(void **state) {
+        struct fixture f;
+        struct client  c;
+
+        (void)state;
+        fixture_init(&f);
+        f.options.limits.resets_at_once = 0;
+        fixture_start(&f);
+        client_open(&c, &f, true);
+        for (uint32_t id = 1; id < 3000; id += 4) {
+                client_call(&c, id, "/t.T/Echo", NULL);
+                client_frame(&c, FRAME_RST_STREAM, 0, id, "\0\0\0\x8", 4);
+                client_call(&c, id + 2, "/t.T/Echo", NULL);
+                client_frame(&c, FRAME_RST_STREAM, 0, id + 2, "\0\0\0\x8", 4);
+                if (id % 400 == 1)
+                        client_expect(&c, id + 4, "/t.T/Echo", "x", 0, "x"), id += 4;
+        }
+        client_close(&c);
         fixture_done(&f);
 }
 
@@ -885,6 +958,9 @@ SUITE(h2_conn) {
                 cmocka_unit_test(test_slow_headers),
                 cmocka_unit_test(test_discarded_headers_are_not_slow),
                 cmocka_unit_test(test_slow_message),
+                cmocka_unit_test(test_slow_message_beside_others),
+                cmocka_unit_test(test_slow_message_between_others),
+                cmocka_unit_test(test_resets_without_a_limit),
                 cmocka_unit_test(test_slow_message_without_a_window),
                 cmocka_unit_test(test_bad_messages),
                 cmocka_unit_test(test_decompression_bomb),
