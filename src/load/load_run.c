@@ -496,7 +496,7 @@ static void show_live(struct load_run *r, double value, uint64_t end_ns) {
 
         if (!r->is_live)
                 return;
-        for (size_t i = 0; i < r->n_workers; i++) {
+        for (size_t i = 0; i < r->n_active; i++) {
                 struct worker_progress p = worker_look(r->workers[i]);
 
                 all.n_done += p.n_done;
@@ -523,10 +523,11 @@ static bool all_drained(const struct load_run *r) {
         return true;
 }
 
+/* Of the present window. A worker without a part has its answers of an earlier load. */
 static uint64_t count_done(struct load_run *r) {
         uint64_t n = 0;
 
-        for (size_t i = 0; i < r->n_workers; i++)
+        for (size_t i = 0; i < r->n_active; i++)
                 n += worker_look(r->workers[i]).n_done;
         return n;
 }
