@@ -135,8 +135,8 @@ static void test_load_without_an_index(void **state) {
         (void)state;
         begin(&p, http_vertex_ai_routes(), vertex_ai);
         fake_control.has_no_memory = true;
-        AUTO_ERROR err = hosted_models_load(p.front.models, STR_LIT("simple"),
-                                            STR_LIT("/nowhere"), &outcome);
+        AUTO_ERROR err = hosted_models_load(p.front.models, STR_LIT("simple"), STR_LIT("/nowhere"),
+                                            &outcome);
 
         assert_non_null(err);
         assert_string_equal(err->message, "out of memory");
