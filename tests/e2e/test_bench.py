@@ -281,7 +281,8 @@ def test_an_infinite_spread_is_null(server):
 
 
 def test_a_window_without_an_answer_is_explained(server):
-    code, out, _ = bench_raw(*address(server), "-m", "one", "--request-parameter", "delay_ms:400:int", "-p", 20)
+    code, out, _ = bench_raw(*address(server), "-m", "one", "--request-parameter", "delay_ms:2000:int", "-p", 20,
+                             "-r", 3)
     assert code == FAILED
     assert "load 1: no request was answered in a window of 20 ms; -p makes windows longer\n" in out
 
