@@ -25,7 +25,7 @@ struct due_heap {
 void due_heap_init(struct due_heap *h);
 void due_heap_done(struct due_heap *h);
 bool due_heap_push(struct due_heap *h, struct due *d); /* false: no memory */
-/* Makes room for one more that is never missing, as mem_realloc() does. */
+/* Makes room for one more, so that the next push does not fail. Takes memory as mem_realloc() does. */
 void        due_heap_need(struct due_heap *h);
 void        due_heap_remove(struct due_heap *h, struct due *d);
 struct due *due_heap_first(const struct due_heap *h); /* NULL when empty */

@@ -148,29 +148,31 @@ static bool is_in_state(struct str index, const char *name, const char *const st
         return false;
 }
 
-/* True while a version of the model is in one of the states. */
-static bool has_state(struct hosted_models *h, const char *name, const char *const states[2]) {
+/* *ret is true while a version of the model is in one of the states. */
+static struct error *find_state(struct hosted_models *h, const char *name,
+                                const char *const states[2], bool *ret) {
         const struct model_query query = { .kind = MODEL_QUERY_INDEX, .model = "", .version = -1 };
         struct TRITONSERVER_Message *index;
         const char                  *text;
         size_t                       len;
         AUTO_ARENA                   arena = arena_of(0);
-        bool                         found;
-        AUTO_ERROR                   err = model_query_ask(&query, h->core, &index);
+        struct error                *err;
 
-        if (err != NULL)
-                return false;
+        TRY(model_query_ask(&query, h->core, &index));
         err = core_error_take(TRITONSERVER_MessageSerializeToJson(index, &text, &len));
-        found = err == NULL && is_in_state(str_range(text, len), name, states, &arena);
+        if (err == NULL)
+                *ret = is_in_state(str_range(text, len), name, states, &arena);
         core_error_drop(TRITONSERVER_MessageDelete(index));
-        return found;
+        return err;
 }
 
 /* True while a version of the model has requests. */
 static bool is_leaving(struct hosted_models *h, const char *name) {
         static const char *const states[2] = { "UNLOADING", "UNLOADING" };
+        bool                     found = false;
+        AUTO_ERROR               err = find_state(h, name, states, &found);
 
-        return has_state(h, name, states);
+        return err == NULL && found;
 }
 
 static struct error *name_in_use(struct str name) {
@@ -181,8 +183,10 @@ static struct error *name_in_use(struct str name) {
  * would unload it. */
 static struct error *check_others(struct hosted_models *h, const char *name) {
         static const char *const states[2] = { "READY", "LOADING" };
+        bool                     found = false;
 
-        return has_state(h, name, states) ? name_in_use(str_of(name)) : NULL;
+        TRY(find_state(h, name, states, &found));
+        return found ? name_in_use(str_of(name)) : NULL;
 }
 
 /* ---- load ------------------------------------------------------------------------------------ */

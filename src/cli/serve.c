@@ -7,6 +7,7 @@
 #include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/reserve.h"
@@ -680,10 +681,19 @@ static struct error *open_log_again(const char *path) {
         return log_set_file(path);
 }
 
+/* True for a file, and for one that was renamed. A pipe or a device stays open: the open of a pipe without a reader would
+ * hold the thread that stops the server. */
+static bool may_be_rotated(const char *path) {
+        struct file_stat stat;
+        AUTO_ERROR       err = file_stat(path, &stat);
+
+        return err != NULL || stat.is_regular;
+}
+
 static void reopen_log(const struct serve *s) {
         AUTO_ERROR err = NULL;
 
-        if (*s->options.log_file == '\0')
+        if (*s->options.log_file == '\0' || !may_be_rotated(s->options.log_file))
                 return;
         err = open_log_again(s->options.log_file);
         if (err != NULL)

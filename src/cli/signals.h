@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* SIGINT and SIGTERM: the first one stops the server in order, the second one ends the process at
- * once. SIGHUP: the server opens its log file again, and reads the files again that may change while it runs. SIGUSR1: it drains.
+ * once. SIGHUP: the server opens its log file again, and reads the files again that may change while it
+ * runs. SIGUSR1: it drains.
  */
 #pragma once
 

@@ -579,9 +579,8 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         struct error          *err;
         uint64_t               now_ns;
 
-        find_meter(
-                p,
-                response); /* also for a request that was answered, since its error is counted at the end */
+        /* Also for a request that was answered, since its error is counted at the end. */
+        find_meter(p, response);
         if (has_ended(p))
                 return;
         err = take_response(run, response);

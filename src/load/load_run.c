@@ -416,7 +416,7 @@ bool load_result_fails(const struct load_result *r, const struct load_plan *plan
         bool   is_time = limit->figure != FAIL_RATE && limit->figure != FAIL_ERRORS;
         double figure = 0.0;
 
-        if (is_time && h->n == 0) /* no answer is slower than any */
+        if (is_time && h->n == 0) /* without an answer, it is longer than any limit */
                 return limit->is_above;
         switch (limit->figure) {
         case FAIL_PERCENTILE: figure = (double)histogram_percentile(h, limit->percent); break;
@@ -496,7 +496,7 @@ static void show_live(struct load_run *r, double value, uint64_t end_ns) {
 
         if (!r->is_live)
                 return;
-        for (size_t i = 0; i < r->n_workers; i++) {
+        for (size_t i = 0; i < r->n_active; i++) {
                 struct worker_progress p = worker_look(r->workers[i]);
 
                 all.n_done += p.n_done;
@@ -523,10 +523,11 @@ static bool all_drained(const struct load_run *r) {
         return true;
 }
 
+/* Of the present window. A worker without a part has its answers of an earlier load. */
 static uint64_t count_done(struct load_run *r) {
         uint64_t n = 0;
 
-        for (size_t i = 0; i < r->n_workers; i++)
+        for (size_t i = 0; i < r->n_active; i++)
                 n += worker_look(r->workers[i]).n_done;
         return n;
 }
@@ -614,7 +615,7 @@ static struct load_level level_of(const struct load_run *r, double value, size_t
         return level;
 }
 
-/* A small load has no part for every worker. The parts of the others are the whole load. */
+/* The number of workers that have a part of the load: fewer than all when the load is small. */
 static size_t count_active(const struct load_run *r, double value, uint64_t n_requests) {
         size_t n = r->n_workers;
 

@@ -4,6 +4,8 @@
 #include "base/compiler.h"
 #include "codec/json_writer.h"
 
+#include <math.h>
+
 /* The least number that is printed: JSON has no infinity, and vLLM's own server uses the same. */
 #define LEAST -9999.0
 
@@ -29,7 +31,7 @@ struct walk {
 typedef void (*token_fn)(struct walk *k, const struct token *t);
 
 static double clamp(double logprob) {
-        return logprob > LEAST ? logprob : LEAST; /* also for NaN */
+        return isfinite(logprob) && logprob > LEAST ? logprob : LEAST;
 }
 
 static struct candidate read_candidate(struct json_reader *r, struct arena *scratch) {

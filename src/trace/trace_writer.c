@@ -7,9 +7,14 @@
 #include "trace/trace_record.h"
 #include "trace/trace_settings.h"
 
+/* Records of so many bytes are a burst: what the sink needed for fewer may stay in the heap of the thread. To return it
+ * takes longer than to write one trace. */
+#define BURST_BYTES ((size_t)64 << 10)
+
 struct trace_writer {
         struct trace_writer_options options;
         struct thread               thread;
+        size_t                      n_passed; /* of the thread: bytes since memory was returned */
 
         struct mutex         lock; /* rank LOCK_LEAF; guards everything below */
         struct cond          changed;
@@ -125,14 +130,19 @@ static bool is_due_locked(const struct trace_writer *w, uint64_t *ret_due_ns) {
  * is released meanwhile. */
 static void pass_batch_locked(struct trace_writer *w) {
         struct trace_sink   *sink = w->options.sink;
+        size_t               before = w->n_bytes;
         struct trace_record *batch = take_batch_locked(w);
-        bool                 is_last = w->first == NULL;
+        bool                 is_end;
 
+        w->n_passed += before - w->n_bytes;
+        is_end = w->first == NULL && w->n_passed >= BURST_BYTES;
         w->oldest_ns = clock_now_ns(); /* an approximation for the rest of the queue */
         mutex_unlock(&w->lock);
         sink->ops->take(sink, batch);
-        if (is_last)
+        if (is_end) {
+                w->n_passed = 0;
                 heap_end_trim();
+        }
         mutex_lock(&w->lock);
 }
 

@@ -267,6 +267,13 @@ def test_a_load_of_a_number_of_requests_after_a_warm_up(server, bench):
     assert count() - before == 27
 
 
+def test_a_warm_up_that_is_larger_than_the_load(bench):
+    """Its answers are those of more threads than the load has parts."""
+    [load] = bench("-m", "one", "--request-parameter", "delay_ms:5:int", "--concurrency-range", 8, "--threads", 8,
+                   "--request-count", 3, "--warmup-request-count", 16)
+    assert (load["requests"], load["failed"], load["server_us"]["inferences"]) == (3, 0, 3)
+
+
 def test_an_infinite_spread_is_null(server):
     """Of the windows of 50 ms the first two have an answer each, and the third one has none. JSON has no infinity."""
     assert_once(lambda out: '"rate_spread_percent":null' in out, *address(server), "-m", "one",
@@ -274,7 +281,8 @@ def test_an_infinite_spread_is_null(server):
 
 
 def test_a_window_without_an_answer_is_explained(server):
-    code, out, _ = bench_raw(*address(server), "-m", "one", "--request-parameter", "delay_ms:400:int", "-p", 20)
+    code, out, _ = bench_raw(*address(server), "-m", "one", "--request-parameter", "delay_ms:2000:int", "-p", 20,
+                             "-r", 3)
     assert code == FAILED
     assert "load 1: no request was answered in a window of 20 ms; -p makes windows longer\n" in out
 

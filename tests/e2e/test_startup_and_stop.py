@@ -777,6 +777,22 @@ def test_rotation_of_the_log_file(tmp_path):
     assert not log.parent.exists()
 
 
+def test_a_pipe_for_the_log_is_not_opened_again(tmp_path):
+    """The open of one without a reader does not end."""
+    pipe = tmp_path / "log"
+    os.mkfifo(pipe)
+    (tmp_path / "models").mkdir()
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    running = Server(tmp_path / "models", (f"--log-file={pipe}",), waits_for=())
+    with open(pipe) as log:
+        os.close(reader)
+        assert any("Started Metrics Service" in line for line in log)
+    running.process.send_signal(signal.SIGHUP)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(patience(20)) == 0
+    assert running.stop() == 0
+
+
 def test_levels_of_logs(tmp_path):
     write_repository(tmp_path, {"bad": "nonsense", "warned": {"config.pbtxt": IDENTITY,
                                                               "007/.keep": ""}})

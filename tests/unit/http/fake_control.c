@@ -173,6 +173,8 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(struct TRITONSERVER_Ser
                                                          uint32_t                      flags,
                                                          struct TRITONSERVER_Message **ret) {
         (void)s;
+        if (fake_control.has_no_memory)
+                return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
         *ret = fake_message(mem_printf("[{\"flags\":%u}]", flags));
         return NULL;
 }

@@ -20,6 +20,7 @@ struct TRITONSERVER_Message {
 struct fake_control {
         _Atomic bool  is_live, is_ready, is_exiting;
         _Atomic bool  asks_backends; /* whether the server is ready */
+        _Atomic bool  has_no_memory; /* for an index */
         struct mutex  lock;
         struct strbuf orders;     /* "load simple config=... file:a=...\n"; from any thread */
         _Atomic int   n_messages; /* alive */

@@ -127,11 +127,30 @@ static void test_vertex_ai_paths(void **state) {
         end(&p);
 }
 
+/* It is not known then whether the operator has loaded a model of that name, which a load would replace. */
+static void test_load_without_an_index(void **state) {
+        struct place        p;
+        enum hosted_outcome outcome;
+
+        (void)state;
+        begin(&p, http_vertex_ai_routes(), vertex_ai);
+        fake_control.has_no_memory = true;
+        AUTO_ERROR err = hosted_models_load(p.front.models, STR_LIT("simple"), STR_LIT("/nowhere"),
+                                            &outcome);
+
+        assert_non_null(err);
+        assert_string_equal(err->message, "out of memory");
+        assert_int_equal(outcome, HOSTED_NO_MEMORY);
+        assert_int_equal(fake_control.orders.len, 0);
+        end(&p);
+}
+
 SUITE(http_cloud) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_ping),
                 cmocka_unit_test(test_sagemaker_paths),
                 cmocka_unit_test(test_vertex_ai_paths),
+                cmocka_unit_test(test_load_without_an_index),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,11 +46,12 @@ static void test_infinity(void **state) {
         (void)state;
         expect(OPENAI_COMPLETIONS,
                "[[{\"5\":{\"logprob\":-Infinity,\"decoded_token\":\"a\"}},{\"5\":{\"logprob\":NaN,"
-               "\"decoded_token\":\"b\"}}]]",
+               "\"decoded_token\":\"b\"}},{\"5\":{\"logprob\":Infinity,\"decoded_token\":\"c\"}}]]",
                0,
-               "{\"tokens\":[\"a\",\"b\"],\"token_logprobs\":[-9999.0,-9999.0],\"top_logprobs\":["
-               "{\"a\":-9999.0},{\"b\":-9999.0}],\"text_offset\":[0,1]}",
-               2);
+               "{\"tokens\":[\"a\",\"b\",\"c\"],\"token_logprobs\":[-9999.0,-9999.0,-9999.0],"
+               "\"top_logprobs\":[{\"a\":-9999.0},{\"b\":-9999.0},{\"c\":-9999.0}],"
+               "\"text_offset\":[0,1,2]}",
+               3);
 }
 
 /* The lists of a long answer need no memory for each of their tokens. */
