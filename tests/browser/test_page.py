@@ -414,6 +414,30 @@ def test_the_highest_number_is_named(server, page):
     assert page.text("highest") == "highest: OUTPUT0[0] = 0.25"
 
 
+def test_numbers_that_javascript_does_not_hold_are_shown(server, page):
+    """The server writes NaN as the reference server does, which is no JSON; 2^53 + 1 would be shown as 2^53."""
+    open_form(page, server, "plain")
+    set_input(page, "in-INPUT0-way", "json")
+    set_input(page, "in-INPUT0-json", "[NaN, 9007199254740993]")
+    page.click("infer")
+    page.wait(lambda: page.text("infer-time").startswith("answered in"), "there is an answer")
+    assert "[NaN, 9007199000000000]" in page.text("answer")  # the digits of an FP32
+    assert '"data":[NaN,9007199254740993]' in page.text("as-curl")
+    page.driver.execute_script("""
+        const ask = window.fetch, answer = arguments[0];
+        window.fetch = (at, how) => String(at).endsWith("/infer") ? Promise.resolve(new Response(answer)) : ask(at, how);
+        """, '{"outputs":[{"name":"A","datatype":"FP32","shape":[1,4],"data":[NaN,-Infinity,2.5,1.0]},'
+             '{"name":"B","datatype":"INT64","shape":[1,2],"data":[9007199254740993,-9007199254740993]},'
+             '{"name":"C","datatype":"BYTES","shape":[1],"data":["NaN, \\"12345678901234567890"]}]}')
+    page.click("infer")
+    page.wait(lambda: "highest: A" in page.text("highest"), "there is another answer")
+    shown = page.text("answer")
+    assert "[NaN, -Infinity, 2.5, 1]" in shown
+    assert "[9007199254740993, -9007199254740993]" in shown
+    assert '["NaN, \\"12345678901234567890"]' in shown
+    assert "highest: A[2] = 2.5" in page.text("highest")
+
+
 def picture_option(page):
     return page.driver.execute_script(
         "const option = document.getElementById('in-INPUT0-way').lastChild;"
