@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 import zlib
 
@@ -226,6 +227,25 @@ def test_a_model_that_fails_to_load_shows_its_reason(server, page):
         "return getComputedStyle(document.getElementById('act-message')).whiteSpace") == "pre-line"
     page.wait(lambda: "there_is_none" in page.text("log"), "the log has the error")
     page.screenshot("failed-load")
+
+
+def test_a_line_of_the_log_is_shown_once(server, page):
+    """An action asks for news while the page's own question is under way: both answers have the line."""
+    with pytest.raises(urllib.error.HTTPError):
+        post(server, "/v2/repository/models/broken/load", {})
+    page.open(server)
+    read = "return [...document.querySelectorAll('#log li')].map(e => e.textContent)"
+    page.wait(lambda: page.driver.execute_script(read), "there is a line")
+    lines = page.driver.execute_script(read)
+    page.driver.execute_script("""
+        const ask = window.fetch;
+        window.looks = 0;
+        window.fetch = (at, how) => {
+          window.looks += String(at).includes("since=");
+          return ask(String(at).replace(/log=\\d+/, "log=0"), how);
+        };""")
+    page.wait(lambda: page.driver.execute_script("return window.looks > 2"), "the page has asked again")
+    assert page.driver.execute_script(read) == lines
 
 
 def test_a_model_is_loaded_by_its_name(server, page):
