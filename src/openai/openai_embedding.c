@@ -6,6 +6,7 @@
 #include "codec/json_find.h"
 #include "codec/json_writer.h"
 #include "openai/openai_answer.h"
+#include "openai/openai_error.h"
 
 #include <float.h>
 #include <math.h>
@@ -116,12 +117,6 @@ static bool is_finite(const struct row *row) {
         return all;
 }
 
-struct error *openai_vector_fault(const struct openai_model *m, uint64_t index) {
-        return error_new(ERR_INTERNAL,
-                         "model '%s' gave NaN or an infinity in the vector of text %llu", m->name,
-                         (unsigned long long)index);
-}
-
 static void put_base64(struct strbuf *out, const struct row *row) {
         AUTO_STRBUF copy = { 0 };
         struct str  bytes = { (const char *)row->values, row->n * sizeof(float) };
@@ -181,7 +176,7 @@ static struct error *put_rows(const struct openai_request *q, const struct opena
                         cut_row(&row, (size_t)q->dimensions.integer);
                 }
                 if (!is_finite(&row))
-                        return openai_vector_fault(m, first + i);
+                        return openai_vector_fault(m->name, first + i);
                 put_row(w, &row, first + i, q->is_base64);
         }
         return NULL;

@@ -34,5 +34,3 @@ struct error *openai_vectors_read(const struct openai_model *m, const struct ope
 struct error *openai_embedding_print(const struct openai_request *q, const struct openai_model *m,
                                      const struct openai_vectors *parts, uint32_t n_parts,
                                      struct strbuf *out) NODISCARD;
-/* INTERNAL: JSON has no form for NaN and infinities, and no client computes with them. `index`: of the text. */
-struct error *openai_vector_fault(const struct openai_model *m, uint64_t index) NODISCARD;

@@ -4,7 +4,6 @@
 #include "codec/base64.h"
 #include "codec/json_find.h"
 #include "codec/json_writer.h"
-#include "openai/openai_embedding.h"
 #include "openai/openai_error.h"
 
 #include <float.h>
@@ -234,7 +233,7 @@ static struct error *check_rows(const struct openai_answer *a, struct str rows) 
                 return NULL;
         JSON_FOR_EACH(rows, row) {
                 if (!is_finite(json_find(row, "embedding"), most))
-                        return openai_vector_fault(a->model, index);
+                        return openai_vector_fault(a->model->name, index);
                 index++;
         }
         return NULL;

@@ -295,9 +295,9 @@ static struct error *check_there(const char *path) {
 
         if (lstat(path, &stat) != 0)
                 return error_errno(errno, "unable to stat '%s'", path);
-        return S_ISREG(stat.st_mode)
-                       ? NULL
-                       : error_new(ERR_INVALID_ARG, "an object has the name of a folder: '%s'", path);
+        return S_ISREG(stat.st_mode) ? NULL
+                                     : error_new(ERR_INVALID_ARG,
+                                                 "an object has the name of a folder: '%s'", path);
 }
 
 struct error *cache_file_link(const struct cache_file *f, const char *to) {

@@ -114,7 +114,8 @@ static struct error *follow(struct attempt *t, struct str from, const struct sto
                         return error_new(ERR_INVALID_ARG,
                                          "%s: HTTP status %d, a redirect to another host '%.*s', "
                                          "which is not followed",
-                                         t->call->what, a->status, (int)MIN(host.len, MAX_HOST_BYTES),
+                                         t->call->what, a->status,
+                                         (int)MIN(host.len, MAX_HOST_BYTES),
                                          host.ptr != NULL ? host.ptr : "");
                 to = str_skip(to, host.len);
         }

@@ -14,7 +14,8 @@
 #define DEFAULT_ANSWER_BYTES ((size_t)1 << 20)
 #define CONNECT_TIMEOUT_MS 10000
 #define MAX_HEADERS 256
-#define MAX_ERROR_BYTES ((size_t)64 << 10) /* of the body of a refusal, whose code is at its beginning */
+#define MAX_ERROR_BYTES                                                                            \
+        ((size_t)64 << 10) /* of the body of a refusal, whose code is at its beginning */
 /* Fewer and larger reads: at 16 KiB, libcurl's own size, the calls cost a tenth of a transfer. */
 #define READ_BYTES 262144L
 /* Connections that are kept while no thread uses them. */

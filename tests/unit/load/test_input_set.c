@@ -19,8 +19,9 @@ static const char metadata[] =
         "{\"name\":\"H\",\"datatype\":\"FP16\",\"shape\":[-1,1]},"
         "{\"name\":\"F\",\"datatype\":\"FP32\",\"shape\":[-1,-1]}],"
         "\"outputs\":[{\"name\":\"O\",\"datatype\":\"INT32\",\"shape\":[-1,2]}]}";
-static const char config[] = "{\"max_batch_size\":4,\"input\":[{\"name\":\"A\"},{\"name\":\"T\"},"
-                             "{\"name\":\"H\",\"optional\":true},{\"name\":\"F\",\"optional\":true}]}";
+static const char config[] =
+        "{\"max_batch_size\":4,\"input\":[{\"name\":\"A\"},{\"name\":\"T\"},"
+        "{\"name\":\"H\",\"optional\":true},{\"name\":\"F\",\"optional\":true}]}";
 
 static void read_model(struct load_model *m) {
         assert_null(load_model_read("m", NULL, str_of(metadata), str_of(config), m));
