@@ -59,17 +59,29 @@ static struct error *put_integer(const struct load_tensor *t, const struct json_
         return NULL;
 }
 
+/* As FP16 or BF16; false when it becomes an infinity. */
+static bool read_half(const struct load_tensor *t, double real, uint16_t *ret) {
+        bool     is_brain = t->datatype[0] == 'B';
+        uint16_t all = is_brain ? 0x7f80 : 0x7c00;
+
+        *ret = is_brain ? half_float_to_bf16((float)real) : half_float_to_fp16((float)real);
+        return (*ret & all) != all || !isfinite(real);
+}
+
 static struct error *put_number(const struct load_tensor *t, const struct json_number *n,
                                 struct strbuf *out) {
         float    real = (float)n->real;
         uint16_t half;
 
         if (strcmp(t->datatype, "FP32") == 0) {
+                if (isfinite(n->real) && !isfinite(real))
+                        return wrong_value(t, "a number that it holds");
                 strbuf_put(out, &real, sizeof(real));
         } else if (strcmp(t->datatype, "FP64") == 0) {
                 strbuf_put(out, &n->real, sizeof(n->real));
         } else if (strcmp(t->datatype, "FP16") == 0 || strcmp(t->datatype, "BF16") == 0) {
-                half = t->datatype[0] == 'F' ? half_float_to_fp16(real) : half_float_to_bf16(real);
+                if (!read_half(t, n->real, &half))
+                        return wrong_value(t, "a number that it holds");
                 strbuf_put(out, &half, sizeof(half));
         } else {
                 return put_integer(t, n, out);

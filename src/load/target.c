@@ -131,7 +131,7 @@ static struct error *put_headers(const struct target_options *o, struct target *
                                          o->headers[i]);
                 put_header(t, name, value);
         }
-        return NULL;
+        return strbuf_check(&t->headers, "the text of all headers (-H, --key)");
 }
 
 static struct error *set_tls(const struct target_options *o, struct target *t) {

@@ -111,17 +111,30 @@ static struct openai_elements texts_of(const struct infer_response *r, const cha
         return (struct openai_elements){ o->bytes };
 }
 
+static bool is_integer(TRITONSERVER_DataType type) {
+        return type == TRITONSERVER_TYPE_INT32 || type == TRITONSERVER_TYPE_UINT32 ||
+               type == TRITONSERVER_TYPE_INT64 || type == TRITONSERVER_TYPE_UINT64;
+}
+
+/* The bits of a float are no count, and a negative number is none. */
 bool openai_answer_read_count(const struct infer_response *r, const char *name, uint64_t *ret) {
         const struct infer_output *o = infer_response_find_output(r, name);
         uint64_t                   sum = 0;
-        size_t                     bytes = o != NULL ? datatype_bytes(o->datatype) : 0;
+        size_t                     bytes;
+        uint64_t                   sign;
 
-        if (bytes != sizeof(uint32_t) && bytes != sizeof(uint64_t))
+        if (o == NULL || !is_integer(o->datatype))
                 return false;
+        bytes = datatype_bytes(o->datatype);
+        sign = o->datatype == TRITONSERVER_TYPE_INT32   ? UINT64_C(1) << 31
+               : o->datatype == TRITONSERVER_TYPE_INT64 ? UINT64_C(1) << 63
+                                                        : 0;
         for (size_t at = 0; at + bytes <= o->bytes.len; at += bytes) {
                 uint64_t value = 0; /* all hosts that Neso builds for are little-endian */
 
                 memcpy(&value, o->bytes.ptr + at, bytes);
+                if ((value & sign) != 0)
+                        return false;
                 sum += value;
         }
         *ret = sum;

@@ -73,7 +73,8 @@ void          openai_answer_done(struct openai_answer *a);
 /* Returns the memory that the answer holds; it may grow with each response. */
 size_t openai_answer_held_bytes(const struct openai_answer *a);
 
-/* Reads the sum of the elements of an output that counts tokens. False when the model does not report it. */
+/* Reads the sum of the elements of an output that counts tokens. False when the model does not report it:
+ * there is no such output of integers of 32 or 64 bits, or one of them is negative. */
 bool openai_answer_read_count(const struct infer_response *r, const char *name, uint64_t *ret);
 /* Takes a response of a part. Stream: appends its events to `out`. `scratch` is for temporary memory. */
 struct error *openai_answer_add(struct openai_answer *a, struct openai_part_state *part,

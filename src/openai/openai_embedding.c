@@ -6,7 +6,9 @@
 #include "codec/json_find.h"
 #include "codec/json_writer.h"
 #include "openai/openai_answer.h"
+#include "openai/openai_error.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -89,8 +91,12 @@ struct error *openai_vectors_read(const struct openai_model *m, const struct ope
 struct row {
         const float *values;
         size_t       n;
-        float        scale;
+        double       scale; /* that of a very short vector is no float */
 };
+
+static float scaled(const struct row *row, size_t i) {
+        return (float)((double)row->values[i] * row->scale);
+}
 
 /* Cuts the vector to what the client wants; its length becomes 1 again. */
 static void cut_row(struct row *row, size_t n) {
@@ -99,21 +105,30 @@ static void cut_row(struct row *row, size_t n) {
         row->n = n;
         for (size_t i = 0; i < n; i++)
                 sum += (double)row->values[i] * (double)row->values[i];
-        row->scale = sum > 0 ? (float)(1 / sqrt(sum)) : 1;
+        row->scale = sum > 0 ? 1 / sqrt(sum) : 1;
+}
+
+/* Without an end of the loop at the first one: so it needs a small part of the time of the printing. */
+static bool is_finite(const struct row *row) {
+        bool all = true;
+
+        for (size_t i = 0; i < row->n; i++)
+                all &= fabsf(row->values[i]) <= FLT_MAX;
+        return all;
 }
 
 static void put_base64(struct strbuf *out, const struct row *row) {
-        AUTO_STRBUF scaled = { 0 };
+        AUTO_STRBUF copy = { 0 };
         struct str  bytes = { (const char *)row->values, row->n * sizeof(float) };
 
         if (row->scale != 1) {
                 for (size_t i = 0; i < row->n; i++) {
-                        float value = row->values[i] * row->scale;
+                        float value = scaled(row, i);
 
-                        strbuf_put(&scaled, &value, sizeof(value));
+                        strbuf_put(&copy, &value, sizeof(value));
                 }
-                strbuf_spoil(out, &scaled);
-                bytes = strbuf_str(&scaled);
+                strbuf_spoil(out, &copy);
+                bytes = strbuf_str(&copy);
         }
         strbuf_putc(out, '"');
         base64_encode(bytes, out);
@@ -127,7 +142,7 @@ static void put_numbers(struct json_writer *w, const struct row *row) {
         }
         json_begin_array(w);
         for (size_t i = 0; i < row->n; i++)
-                json_put_f32(w, row->values[i] * row->scale);
+                json_put_f32(w, scaled(row, i));
         json_end_array(w);
 }
 
@@ -160,6 +175,8 @@ static struct error *put_rows(const struct openai_request *q, const struct opena
                                                     (long long)q->dimensions.integer);
                         cut_row(&row, (size_t)q->dimensions.integer);
                 }
+                if (!is_finite(&row))
+                        return openai_vector_fault(m->name, first + i);
                 put_row(w, &row, first + i, q->is_base64);
         }
         return NULL;

@@ -6,7 +6,7 @@
  *
  * A vector is printed as numbers, or as the base64 of its little-endian FP32, as the client asked. A model
  * with the parameter openai_dimensions: "truncate" gives longer vectors than the client wants: these are
- * cut and normalised.
+ * cut and normalised. A vector with NaN or an infinity is an error, in both forms.
  *
  * Ownership.  Vectors borrow from the responses, or are in the arena.
  * Threads.  One owner at a time.
@@ -30,7 +30,7 @@ struct openai_vectors {
 struct error *openai_vectors_read(const struct openai_model *m, const struct openai_part *part,
                                   const struct infer_response *r, struct arena *arena,
                                   struct openai_vectors *ret) NODISCARD;
-/* INVALID_ARG when the client wants more dimensions than the vectors have. */
+/* INVALID_ARG when the client wants more dimensions than the vectors have; openai_vector_fault(). */
 struct error *openai_embedding_print(const struct openai_request *q, const struct openai_model *m,
                                      const struct openai_vectors *parts, uint32_t n_parts,
                                      struct strbuf *out) NODISCARD;

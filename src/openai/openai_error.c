@@ -44,3 +44,9 @@ void openai_error_print(const struct openai_error *e, struct strbuf *out) {
         json_end_object(&w);
         json_end_object(&w);
 }
+
+struct error *openai_vector_fault(const char *model, uint64_t index) {
+        return error_new(ERR_INTERNAL,
+                         "model '%s' gave NaN or an infinity in the vector of text %llu", model,
+                         (unsigned long long)index);
+}

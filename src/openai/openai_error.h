@@ -10,7 +10,10 @@
  */
 #pragma once
 
+#include "base/error.h"
 #include "base/strbuf.h"
+
+#include <stdint.h>
 
 struct openai_error {
         unsigned    status;  /* of HTTP */
@@ -25,3 +28,6 @@ struct openai_error {
 
 /* Appends the object. The caller checks `out` for overflow. */
 void openai_error_print(const struct openai_error *e, struct strbuf *out);
+
+/* INTERNAL: JSON has no form for NaN and infinities, and no client computes with them. `index`: of the text. */
+struct error *openai_vector_fault(const char *model, uint64_t index) NODISCARD;

@@ -6,6 +6,10 @@
 #include "codec/json_writer.h"
 #include "openai/openai_error.h"
 
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
 /* A number of the members of an answer or of a choice fits in the arena; texts are ranges. */
 #define MAX_MEMBERS 64
 
@@ -203,6 +207,38 @@ static void put_row(struct json_writer *w, struct str row, bool is_base64, struc
         json_end_object(w);
 }
 
+/* NaN and Infinity, which Python's json.dumps() writes, are no JSON. */
+static bool is_finite(struct str vector, double most) {
+        struct json_reader r = json_reader_of(vector);
+        bool               all = true;
+
+        if (!json_try_enter(&r, JSON_ARRAY))
+                return true;
+        while (json_next_element(&r)) {
+                if (json_peek(&r) == JSON_NUMBER)
+                        all = fabs(json_read_number(&r).real) <= most && all;
+                else
+                        json_skip(&r);
+        }
+        return all;
+}
+
+static struct error *check_rows(const struct openai_answer *a, struct str rows) {
+        double   most = a->q->is_base64 ? (double)FLT_MAX : DBL_MAX;
+        uint64_t index = 0;
+
+        /* Numbers that are passed on as texts are read only when there may be such a word. */
+        if (!a->q->is_base64 && memchr(rows.ptr, 'N', rows.len) == NULL &&
+            memchr(rows.ptr, 'I', rows.len) == NULL)
+                return NULL;
+        JSON_FOR_EACH(rows, row) {
+                if (!is_finite(json_find(row, "embedding"), most))
+                        return openai_vector_fault(a->model->name, index);
+                index++;
+        }
+        return NULL;
+}
+
 static void put_rows(const struct openai_answer *a, struct json_writer *w, struct str rows,
                      struct arena *scratch) {
         json_member_array(w, "data");
@@ -260,6 +296,8 @@ struct error *openai_object_add(struct openai_answer *a, struct str object, stru
         TRY(read_members(a, object, scratch, &o));
         if (o.error.ptr != NULL && o.error.ptr[0] == '{')
                 return refusal_of_object(a, o.error, scratch);
+        if (a->q->endpoint == OPENAI_EMBEDDINGS && o.data.ptr != NULL)
+                TRY(check_rows(a, o.data));
         count_usage(a, &o);
         if (!a->q->is_stream) {
                 if (a->object.len > 0)

@@ -289,11 +289,24 @@ static struct error *copy_file(const char *from, const char *to) {
         return err;
 }
 
+/* A store may have an object with the name of a folder. */
+static struct error *check_there(const char *path) {
+        struct stat stat;
+
+        if (lstat(path, &stat) != 0)
+                return error_errno(errno, "unable to stat '%s'", path);
+        return S_ISREG(stat.st_mode) ? NULL
+                                     : error_new(ERR_INVALID_ARG,
+                                                 "an object has the name of a folder: '%s'", path);
+}
+
 struct error *cache_file_link(const struct cache_file *f, const char *to) {
         const char *from = f->fd >= 0 ? f->part : f->path;
 
-        if (link(from, to) == 0 || errno == EEXIST)
+        if (link(from, to) == 0)
                 return NULL;
+        if (errno == EEXIST)
+                return check_there(to);
         /* Another file system, one without hard links, or one with too many of them. */
         if (errno == EXDEV || errno == EPERM || errno == EOPNOTSUPP || errno == EMLINK)
                 return copy_file(from, to);

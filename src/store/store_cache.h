@@ -90,6 +90,6 @@ void cache_file_discard(struct cache_file *f);
 void cache_file_close(struct cache_file *f);
 
 /* Gives the file, of which all pieces are there, a further name, or makes a copy of it on another file
- * system; nothing when that name exists. NOT_FOUND: the file was evicted meanwhile, which does not happen to
+ * system; nothing when that file exists. INVALID_ARG: that is a directory. NOT_FOUND: the file was evicted meanwhile, which does not happen to
  * a CACHE_PART. */
 struct error *cache_file_link(const struct cache_file *f, const char *to) NODISCARD;

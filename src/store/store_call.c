@@ -14,6 +14,7 @@
 
 #define MAX_REDIRECTS 5
 #define MAX_CODE_BYTES 64
+#define MAX_HOST_BYTES ((size_t)255) /* in a message; a header may have 100 KB */
 
 /* State of one call between its tries. */
 struct attempt {
@@ -113,7 +114,9 @@ static struct error *follow(struct attempt *t, struct str from, const struct sto
                         return error_new(ERR_INVALID_ARG,
                                          "%s: HTTP status %d, a redirect to another host '%.*s', "
                                          "which is not followed",
-                                         t->call->what, a->status, STR_ARG(host));
+                                         t->call->what, a->status,
+                                         (int)MIN(host.len, MAX_HOST_BYTES),
+                                         host.ptr != NULL ? host.ptr : "");
                 to = str_skip(to, host.len);
         }
         strbuf_clear(&t->moved);

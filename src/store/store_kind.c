@@ -12,6 +12,8 @@
 #include "store/store_list.h"
 #include "store/store_request.h"
 
+#include <string.h>
+
 #define PAGE_BYTES ((size_t)16 << 20)
 #define INDEX_BYTES ((size_t)128 << 20)
 
@@ -98,7 +100,8 @@ void store_kind_print_object(const struct store *s, const struct store_entry *e,
 
 void store_kind_add_headers(const struct store *s, const struct store_entry *e,
                             struct store_request *r) {
-        if (*e->etag != '\0')
+        /* A weak one never matches (RFC 9110, 13.1.1); the ETag of the answer is compared. */
+        if (*e->etag != '\0' && strncmp(e->etag, "W/", 2) != 0)
                 store_request_add(r, "if-match", e->etag);
         if (s->url.kind == STORE_S3)
                 store_request_add(r, "x-amz-checksum-mode", "ENABLED");

@@ -42,7 +42,7 @@ struct store_answer {
         int                  status;  /* 200 ... */
         struct store_header *headers; /* owned */
         size_t               n_headers;
-        struct strbuf        body; /* owned; of an error too, cut at max_answer_bytes */
+        struct strbuf        body; /* owned; of an error its beginning */
 };
 
 /* The value of a header; NULL when there is none. `name` in lower case. */

@@ -14,6 +14,8 @@
 #define DEFAULT_ANSWER_BYTES ((size_t)1 << 20)
 #define CONNECT_TIMEOUT_MS 10000
 #define MAX_HEADERS 256
+#define MAX_ERROR_BYTES                                                                            \
+        ((size_t)64 << 10) /* of the body of a refusal, whose code is at its beginning */
 /* Fewer and larger reads: at 16 KiB, libcurl's own size, the calls cost a tenth of a transfer. */
 #define READ_BYTES 262144L
 /* Connections that are kept while no thread uses them. */
@@ -113,10 +115,20 @@ struct exchange {
         struct curl_slist    *headers;     /* owned */
         bool                  is_ended;    /* by `take` */
         bool                  is_too_long; /* the body of a 2xx answer */
+        bool                  is_cut;      /* that of another answer */
 };
 
 static bool is_success(const struct store_answer *a) {
         return a->status >= 200 && a->status < 300;
+}
+
+/* What follows the beginning is not read: it may have no end. */
+static size_t take_refusal(struct exchange *x, const char *bytes, size_t len) {
+        size_t room = MAX_ERROR_BYTES - x->answer->body.len;
+
+        strbuf_put(&x->answer->body, bytes, MIN(len, room));
+        x->is_cut = len > room;
+        return x->is_cut ? 0 : len;
 }
 
 static size_t on_body(char *bytes, size_t size, size_t n, void *userp) {
@@ -128,11 +140,11 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *userp) {
                 x->is_ended = !r->take(r->userp, str_range(bytes, len));
                 return x->is_ended ? 0 : len;
         }
+        if (!is_success(x->answer))
+                return take_refusal(x, bytes, len);
         strbuf_put(&x->answer->body, bytes, len);
         if (!x->answer->body.overflowed)
                 return len;
-        if (!is_success(x->answer))
-                return len; /* the beginning of an error's text is enough */
         x->is_too_long = true;
         return 0;
 }
@@ -288,7 +300,7 @@ static struct error *describe(const struct exchange *x, CURLcode code) {
         const char *why = x->connection->why;
         struct str  url;
 
-        if (code == CURLE_OK)
+        if (code == CURLE_OK || x->is_cut)
                 return NULL;
         (void)str_split(strbuf_str(&x->request->url), '?', &url);
         if (x->is_ended || code == CURLE_ABORTED_BY_CALLBACK)

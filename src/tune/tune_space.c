@@ -49,7 +49,7 @@ static void make_batching(const struct tune_limits *l, struct tune_space *s) {
         add_value(sizes, 0);
         if (l->preferred > 0)
                 add_value(sizes, l->preferred);
-        for (uint64_t size = 4; size < l->max_batch; size *= 4)
+        for (uint64_t size = 4; size < l->max_batch && size != 0; size *= 4)
                 add_value(sizes, size);
         qsort(sizes->values + (sizes->values[0] == TUNE_NO_BATCHING),
               sizes->n - (sizes->values[0] == TUNE_NO_BATCHING), sizeof(*sizes->values), by_value);

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 import zlib
 
@@ -228,6 +229,25 @@ def test_a_model_that_fails_to_load_shows_its_reason(server, page):
     page.screenshot("failed-load")
 
 
+def test_a_line_of_the_log_is_shown_once(server, page):
+    """An action asks for news while the page's own question is under way: both answers have the line."""
+    with pytest.raises(urllib.error.HTTPError):
+        post(server, "/v2/repository/models/broken/load", {})
+    page.open(server)
+    read = "return [...document.querySelectorAll('#log li')].map(e => e.textContent)"
+    page.wait(lambda: page.driver.execute_script(read), "there is a line")
+    lines = page.driver.execute_script(read)
+    page.driver.execute_script("""
+        const ask = window.fetch;
+        window.looks = 0;
+        window.fetch = (at, how) => {
+          window.looks += String(at).includes("since=");
+          return ask(String(at).replace(/log=\\d+/, "log=0"), how);
+        };""")
+    page.wait(lambda: page.driver.execute_script("return window.looks > 2"), "the page has asked again")
+    assert page.driver.execute_script(read) == lines
+
+
 def test_a_model_is_loaded_by_its_name(server, page):
     page.refused(500)
     page.open(server)
@@ -412,6 +432,30 @@ def test_the_highest_number_is_named(server, page):
     set_input(page, "in-INPUT0-json", "[0.25, 0.16349]")
     infer_by_form(page)
     assert page.text("highest") == "highest: OUTPUT0[0] = 0.25"
+
+
+def test_numbers_that_javascript_does_not_hold_are_shown(server, page):
+    """The server writes NaN as the reference server does, which is no JSON; 2^53 + 1 would be shown as 2^53."""
+    open_form(page, server, "plain")
+    set_input(page, "in-INPUT0-way", "json")
+    set_input(page, "in-INPUT0-json", "[NaN, 9007199254740993]")
+    page.click("infer")
+    page.wait(lambda: page.text("infer-time").startswith("answered in"), "there is an answer")
+    assert "[NaN, 9007199000000000]" in page.text("answer")  # the digits of an FP32
+    assert '"data":[NaN,9007199254740993]' in page.text("as-curl")
+    page.driver.execute_script("""
+        const ask = window.fetch, answer = arguments[0];
+        window.fetch = (at, how) => String(at).endsWith("/infer") ? Promise.resolve(new Response(answer)) : ask(at, how);
+        """, '{"outputs":[{"name":"A","datatype":"FP32","shape":[1,4],"data":[NaN,-Infinity,2.5,1.0]},'
+             '{"name":"B","datatype":"INT64","shape":[1,2],"data":[9007199254740993,-9007199254740993]},'
+             '{"name":"C","datatype":"BYTES","shape":[1],"data":["NaN, \\"12345678901234567890"]}]}')
+    page.click("infer")
+    page.wait(lambda: "highest: A" in page.text("highest"), "there is another answer")
+    shown = page.text("answer")
+    assert "[NaN, -Infinity, 2.5, 1]" in shown
+    assert "[9007199254740993, -9007199254740993]" in shown
+    assert '["NaN, \\"12345678901234567890"]' in shown
+    assert "highest: A[2] = 2.5" in page.text("highest")
 
 
 def picture_option(page):

@@ -183,7 +183,8 @@ OPENAI = PROGRAM + '''
         body = json.loads(inputs["openai_request"][0])
         if body["endpoint"] == "embedding":
             texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-            self.send(sender, {"data": [{"object": "embedding", "index": i, "embedding": [0.5, len(t)]}
+            self.send(sender, {"data": [{"object": "embedding", "index": i, "embedding": [
+                                            0.5, float(t[1:]) if t[:1] == "@" else len(t)]}
                                         for i, t in enumerate(texts)],
                                "usage": {"prompt_tokens": 3, "total_tokens": 3}})
             return
@@ -249,7 +250,8 @@ OPENAI = PROGRAM + '''
         self.send(sender, self.choice(True, None, "tool_calls"))
 '''
 
-# One row for each text: its length, and 1, 2, 2. It counts its executions in the last output.
+# One row for each text: its length, or the number that follows "@", and 1, 2, 2. It counts its executions in the
+# last output.
 EMBED = '''
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -262,7 +264,7 @@ class TritonPythonModel:
             texts = pb_utils.get_input_tensor_by_name(request, "text").as_numpy().reshape(-1)
             wanted = pb_utils.get_input_tensor_by_name(request, "dimensions")
             n = 4 if wanted is None else int(wanted.as_numpy().reshape(-1)[0])
-            rows = np.array([([len(t), 1, 2, 2] * n)[:n] for t in texts], dtype=np.float32)
+            rows = np.array([([self.first(t), 1, 2, 2] * n)[:n] for t in texts], dtype=np.float32)
             counts = np.array([[len(t.split())] for t in texts], dtype=np.int32)
             if self.batched:
                 out = [pb_utils.Tensor("vector", rows), pb_utils.Tensor("num_input_tokens", counts)]
@@ -271,6 +273,9 @@ class TritonPythonModel:
                        pb_utils.Tensor("num_input_tokens", counts[0])]
             answers.append(pb_utils.InferenceResponse(out))
         return answers
+
+    def first(self, text):
+        return float(text[1:]) if text[:1] == b"@" else len(text)
 
     def initialize(self, args):
         import json

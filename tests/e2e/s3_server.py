@@ -41,6 +41,7 @@ class Fault:
     hold_after: int = 0  # bytes of the body that come before the wait
     call: object = None  # called before the answer is made
     listing: bool = False
+    is_endless: bool = False  # the body of `status` goes on until the client closes the connection
 
 
 @dataclasses.dataclass
@@ -75,6 +76,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         fault = store.take_fault(request.path, is_listing)
         if fault is not None and fault.call is not None:
             fault.call()
+        if fault is not None and fault.is_endless:
+            return self.refuse_without_end(request, fault)
         if fault is not None and fault.status:
             return self.refuse(request, fault.status, fault.code, fault.headers)
         if store.keys and not is_signed(self, address, store):
@@ -91,10 +94,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = f"<?xml version=\"1.0\"?><Error><Code>{code}</Code></Error>".encode()
         self.answer(request, status, body, headers or {}, None)
 
+    def refuse_without_end(self, request, fault):
+        request.status = fault.status
+        self.send_response(fault.status)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        self.wfile.write(f"<Error><Code>{fault.code}</Code>".encode())
+        while request.sent < 1 << 40:
+            self.wfile.write(b" " * BLOCK)
+            request.sent += BLOCK
+
     def get(self, request, found, fault):
         if found is None:
             return self.refuse(request, 404, "NoSuchKey")
-        if self.headers.get("If-Match", found.etag) != found.etag:
+        # RFC 9110, 13.1.1: a weak ETag matches none.
+        wanted = self.headers.get("If-Match")
+        if wanted is not None and (wanted != found.etag or wanted.startswith("W/")):
             return self.refuse(request, 412, "PreconditionFailed")
         headers = {"ETag": found.etag} if found.etag else {}
         data, status = found.data, 200

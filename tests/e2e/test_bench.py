@@ -211,6 +211,12 @@ def test_key_and_headers():
     peer.shutdown()
 
 
+def test_headers_that_are_too_long():
+    """They are refused, not left out."""
+    code, _, err = bench_raw("-m", "m", "-u", "127.0.0.1:1", "-H", "X-Long: " + "x" * 70000)
+    assert code == FAILED and "the text of all headers (-H, --key) is longer than 65536 bytes" in err
+
+
 # ---- loads ------------------------------------------------------------------------------------------
 
 def test_concurrency_range(bench):

@@ -81,6 +81,24 @@ def test_dimensions_are_cut_and_normalised(server, form):
     assert answer.status == 400 and answer.error["param"] == "dimensions"
 
 
+@pytest.mark.parametrize("form", ["float", "base64"])
+def test_a_very_short_vector_is_normalised(server, form):
+    """The factor is larger than the largest float."""
+    row = vectors(embed(server, "embed", "@1e-44", dimensions=1, encoding_format=form))[0]
+    assert (decoded(row) if form == "base64" else row) == [1]
+
+
+@pytest.mark.parametrize("form", ["float", "base64"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("name", ["embed", "embed_one", "speaks"])
+def test_vectors_without_numbers(server, name, value, form):
+    """JSON has no NaN; a client could not compute with one, either."""
+    answer = embed(server, name, ["a", "@" + value, "b"], encoding_format=form)
+    assert answer.status == 500, answer.body
+    assert answer.error["message"] == f"model '{name}' gave NaN or an infinity in the vector of text 1"
+    assert len(vectors(embed(server, name, ["a", "@2", "b"], encoding_format=form))) == 3
+
+
 def test_dimensions_are_passed_on(server):
     assert vectors(embed(server, "embed_one", "aa", dimensions=2)) == [[2, 1]]
 

@@ -356,6 +356,17 @@ def test_an_object_that_never_stays_the_same(store, place):
         assert copies(place) == []
 
 
+@pytest.mark.parametrize("is_listing", [True, False])
+def test_a_refusal_without_an_end(store, place, is_listing):
+    """The beginning of its body has the reason; the rest is not read."""
+    put(store)
+    store.faults.append(Fault("models" if is_listing else "weights", times=100, status=403,
+                              code="AccessDenied", listing=is_listing, is_endless=True))
+    with opens(store, "--exit-on-error=false") as server:
+        wait_until(lambda: "HTTP status 403, AccessDenied" in server.text(), server.text)
+        assert all(request.sent < 32 << 20 for request in store.requests)
+
+
 def test_a_redirect_to_another_host_is_not_followed(store, place):
     put(store)
     with ObjectServer() as other:

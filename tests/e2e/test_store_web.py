@@ -104,6 +104,26 @@ def test_the_index_is_read_again_when_a_file_has_changed(store, cache):
         assert copies(cache)[0].read_bytes() == b"x" * 2000
 
 
+def test_weak_etags(store, cache):
+    """They are compared with the ETag of the answer: as a condition they never hold."""
+    def put_weak(n, tag):
+        put(store, n=n)
+        for path, found in store.buckets["models"].items():
+            if path != "index.json":
+                found.etag = f'W/"{tag}"'
+        store.put_index("models", with_sha256=False)
+
+    put_weak(9 * MIB, 1)
+    with opens(f"{store.origin}/models", cache, "--model-control-mode=explicit") as server:
+        load(server, "m")
+        assert copies(cache)[0].read_bytes() == b"x" * 9 * MIB
+        assert not any("If-Match" in request.headers for request in store.requests)
+        put_weak(1000, 2)
+        store.faults.append(Fault("weights", call=lambda: put_weak(1000, 3)))
+        load(server, "m")
+        assert "the object was changed or removed after it was listed" in server.text()
+
+
 def test_a_server_that_knows_no_ranges(tmp_path, cache):
     """Python's own, which has no ETags either: sizes and checksums of the index count."""
     import hashlib

@@ -9,6 +9,16 @@ const MAX_SHOWN = 20000;       // characters of an answer
 const MAX_COMPARED = 10000;    // numbers of an output of which the highest is looked for
 const MAX_INLINE = 2000;       // longer bodies of examples come from a file
 
+// NaN and infinities, which the server writes as the reference server does, and integers of INT64 that a number
+// of JavaScript may not hold: they are read as texts with a mark, and written as they came.
+const MARK = "\uE000";
+const MARKED = /"\uE000(-?(?:NaN|Infinity|\d+))"/g;
+const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?(?:NaN|Infinity|\d[\d.eE+-]*)/g;
+const readNumbers = text => JSON.parse(text.replace(TOKENS, token =>
+  /^-?(?:NaN|Infinity|\d{16,})$/.test(token) ? `"${MARK}${token}"` : token));
+const writeNumbers = (value, indent) => JSON.stringify(value, null, indent).replace(MARKED, "$1");
+const numberOf = value => Number(String(value).replace(MARK, ""));
+
 const isFloat = type => /^(FP|BF)/.test(type);
 
 const isNumber = type => type !== "BYTES" && type !== "BOOL";
@@ -175,7 +185,7 @@ class Input {
     if (!text && n > 0)
       throw new Error(`${this.name}: type ${n} value${n === 1 ? "" : "s"}`);
     try {
-      return JSON.parse(text || "[]");
+      return readNumbers(text || "[]");
     } catch (error) {
       throw new Error(`${this.name}: ${error.message}`);
     }
@@ -254,7 +264,7 @@ function showExamples(body) {
 
 function pretty(text) {
   // Long tables of numbers stay on one line.
-  const shown = JSON.stringify(JSON.parse(text), null, 1).replace(/\[\s+([^[\]{}]*?)\s+\]/g,
+  const shown = writeNumbers(readNumbers(text), 1).replace(/\[\s+([^[\]{}]*?)\s+\]/g,
     (_, inner) => "[" + inner.replace(/\s*\n\s*/g, " ") + "]");
   return shown.length > MAX_SHOWN ? shown.slice(0, MAX_SHOWN) + "\n… " + (shown.length - MAX_SHOWN) + " more characters" : shown;
 }
@@ -263,8 +273,9 @@ function pretty(text) {
 function highestOf(outputs) {
   return outputs.filter(({datatype, shape, data}) => isNumber(datatype) && data && data.length > 1 &&
     data.length <= MAX_COMPARED && shape[shape.length - 1] === data.length).map(({name, data}) => {
-    const index = data.reduce((best, value, i) => value > data[best] ? i : best, 0);
-    return {name, index, value: data[index]};
+    const numbers = data.map(numberOf);
+    const index = numbers.reduce((best, value, i) => value > numbers[best] || Number.isNaN(numbers[best]) ? i : best, 0);
+    return {name, index, value: numbers[index]};
   });
 }
 
@@ -273,7 +284,7 @@ async function labelsOf(at, tensors, names) {
   if (!names.length)
     return new Map();
   const outputs = names.map(name => ({name, parameters: {classification: 1}}));
-  const answer = await requestJson(at, JSON.stringify({inputs: tensors, outputs})).catch(() => ({outputs: []}));
+  const answer = await requestJson(at, writeNumbers({inputs: tensors, outputs})).catch(() => ({outputs: []}));
   return new Map(answer.outputs.map(({name, data}) => [name, String(data[0])]));
 }
 
@@ -287,12 +298,12 @@ function showHighest(highest, labels) {
 async function infer() {
   const {name, version, labelled} = target, asked = target;
   const tensors = inputs.map(input => input.tensor());
-  const body = JSON.stringify({inputs: tensors}), at = modelPath(name, version) + "/infer";
+  const body = writeNumbers({inputs: tensors}), at = modelPath(name, version) + "/infer";
   showExamples(body);
   const start = performance.now();
   const text = await request(at, body);
   const ms = performance.now() - start;
-  const highest = highestOf(JSON.parse(text).outputs || []);
+  const highest = highestOf(readNumbers(text).outputs || []);
   const labels = await labelsOf(at, tensors, highest.map(one => one.name).filter(one => labelled.includes(one)));
   if (target !== asked)
     return; // another model was chosen meanwhile

@@ -16,10 +16,12 @@ static const char metadata[] =
         "{\"name\":\"m\",\"versions\":[\"1\",\"3\"],\"inputs\":["
         "{\"name\":\"A\",\"datatype\":\"INT32\",\"shape\":[-1,2]},"
         "{\"name\":\"T\",\"datatype\":\"BYTES\",\"shape\":[-1,-1]},"
-        "{\"name\":\"H\",\"datatype\":\"FP16\",\"shape\":[-1,1]}],"
+        "{\"name\":\"H\",\"datatype\":\"FP16\",\"shape\":[-1,1]},"
+        "{\"name\":\"F\",\"datatype\":\"FP32\",\"shape\":[-1,-1]}],"
         "\"outputs\":[{\"name\":\"O\",\"datatype\":\"INT32\",\"shape\":[-1,2]}]}";
-static const char config[] = "{\"max_batch_size\":4,\"input\":[{\"name\":\"A\"},{\"name\":\"T\"},"
-                             "{\"name\":\"H\",\"optional\":true}]}";
+static const char config[] =
+        "{\"max_batch_size\":4,\"input\":[{\"name\":\"A\"},{\"name\":\"T\"},"
+        "{\"name\":\"H\",\"optional\":true},{\"name\":\"F\",\"optional\":true}]}";
 
 static void read_model(struct load_model *m) {
         assert_null(load_model_read("m", NULL, str_of(metadata), str_of(config), m));
@@ -31,7 +33,7 @@ static void test_model(void **state) {
         (void)state;
         read_model(&m);
         assert_int_equal(m.max_batch, 4);
-        assert_int_equal(m.n_inputs, 3);
+        assert_int_equal(m.n_inputs, 4);
         assert_string_equal(m.found_version, "3");
         assert_int_equal(m.inputs[0].shape.n, 1);
         assert_int_equal(m.inputs[0].shape.dims[0], 2);
@@ -104,6 +106,14 @@ static const struct row {
           "data[0].A: a value of INT32 must be an integer that it holds" },
         { "{\"data\":[{\"A\":[1,1e300],\"T\":[]}]}",
           "data[0].A: a value of INT32 must be an integer that it holds" },
+        { "{\"data\":[{\"A\":[1,2],\"T\":[],\"H\":[65519]}]}", "0100000002000000 T[0] 0;" },
+        { "{\"data\":[{\"A\":[1,2],\"T\":[],\"H\":[65520]}]}",
+          "data[0].H: a value of FP16 must be a number that it holds" },
+        { "{\"data\":[{\"A\":[1,2],\"T\":[],\"H\":[-1e39]}]}",
+          "data[0].H: a value of FP16 must be a number that it holds" },
+        { "{\"data\":[{\"A\":[1,2],\"T\":[],\"F\":[3.4e38,3.5e38]}]}",
+          "data[0].F: a value of FP32 must be a number that it holds" },
+        { "{\"data\":[{\"A\":[1,2],\"T\":[],\"F\":[Infinity]}]}", "0100000002000000 T[0] 0;" },
         { "{\"data\":[{\"A\":[1,2],\"T\":[3]}]}", "data[0].T: a value of BYTES must be a string" },
         { "{\"data\":[{\"A\":{\"b64\":\"???\"},\"T\":[]}]}", "data[0].A: b64 is no base64" },
         { "{\"data\":[{\"A\":{\"b64\":\"AQAA\"},\"T\":[]}]}",
@@ -129,10 +139,10 @@ static void print(const struct input_set *s, struct strbuf *out) {
 
 static void read_row(const struct load_model *m, const char *json, struct strbuf *out) {
         struct input_set  s = { 0 };
-        struct load_shape shapes[3];
+        struct load_shape shapes[4];
         AUTO_ERROR        err = NULL;
 
-        for (size_t i = 0; i < 3; i++)
+        for (size_t i = 0; i < 4; i++)
                 shapes[i] = m->inputs[i].shape;
         arena_init(&s.arena, NULL, 0, INPUT_SET_MAX_BYTES);
         err = input_json_read(&s, m, shapes, str_of(json));
@@ -166,11 +176,11 @@ static void test_streams(void **state) {
                                    "\"validation_data\":[[{\"O\":[1,2]},{}],[{\"O\":[5,6]}]]}";
         struct load_model m;
         struct input_set  s = { 0 };
-        struct load_shape shapes[3];
+        struct load_shape shapes[4];
 
         (void)state;
         read_model(&m);
-        for (size_t i = 0; i < 3; i++)
+        for (size_t i = 0; i < 4; i++)
                 shapes[i] = m.inputs[i].shape;
         arena_init(&s.arena, NULL, 0, INPUT_SET_MAX_BYTES);
         assert_null(input_json_read(&s, &m, shapes, str_of(json)));

@@ -212,6 +212,10 @@ static void test_a_failure(void **state) {
 static void test_counts_of_tokens(void **state) {
         static const uint32_t few[] = { 3, 4 };
         static const uint64_t many[] = { UINT64_C(1) << 40, 2 };
+        static const float    reals[] = { 3, 4 };
+        static const double   wide_reals[] = { 5 };
+        static const int32_t  negative[] = { 3, -1 };
+        static const int64_t  wide_negative[] = { -1 };
         struct infer_output   outputs[] = {
                   { .name = "a",
                     .datatype = TRITONSERVER_TYPE_INT32,
@@ -225,6 +229,18 @@ static void test_counts_of_tokens(void **state) {
                   { .name = "d",
                     .datatype = TRITONSERVER_TYPE_BYTES,
                     .bytes = { (const char *)few, 8 } },
+                  { .name = "fp32",
+                    .datatype = TRITONSERVER_TYPE_FP32,
+                    .bytes = { (const char *)reals, 8 } },
+                  { .name = "fp64",
+                    .datatype = TRITONSERVER_TYPE_FP64,
+                    .bytes = { (const char *)wide_reals, 8 } },
+                  { .name = "negative",
+                    .datatype = TRITONSERVER_TYPE_INT32,
+                    .bytes = { (const char *)negative, 8 } },
+                  { .name = "wide_negative",
+                    .datatype = TRITONSERVER_TYPE_INT64,
+                    .bytes = { (const char *)wide_negative, 8 } },
         };
         struct infer_response r = { .outputs = outputs, .n_outputs = ARRAY_LEN(outputs) };
         uint64_t              n;
@@ -237,6 +253,10 @@ static void test_counts_of_tokens(void **state) {
         assert_false(openai_answer_read_count(&r, "c", &n));
         assert_false(openai_answer_read_count(&r, "d", &n));
         assert_false(openai_answer_read_count(&r, "e", &n));
+        assert_false(openai_answer_read_count(&r, "fp32", &n));
+        assert_false(openai_answer_read_count(&r, "fp64", &n));
+        assert_false(openai_answer_read_count(&r, "negative", &n));
+        assert_false(openai_answer_read_count(&r, "wide_negative", &n));
 }
 
 SUITE(openai_answer) {

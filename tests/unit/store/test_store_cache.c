@@ -109,6 +109,7 @@ static void test_keys(void **state) {
 
 static void test_a_file(void **state) {
         struct cache_place p;
+        AUTO_ERROR         err = NULL;
         struct cache_file  f;
         AUTO_CHARS         target = NULL;
         struct stat        stat_;
@@ -124,6 +125,12 @@ static void test_a_file(void **state) {
         assert_int_equal(stat_.st_size, 100);
         assert_int_equal(stat_.st_nlink, 2);
         assert_int_equal(stat_.st_mode & 0777, 0400);
+        assert_int_equal(unlink(target), 0);
+        assert_int_equal(mkdir(target, 0700), 0); /* a store has "target" and "target/b" */
+        err = cache_file_link(&f, target);
+        assert_non_null(err);
+        assert_int_equal(err->code, ERR_INVALID_ARG);
+        assert_non_null(strstr(err->message, "an object has the name of a folder: '"));
         cache_file_close(&f);
         f = open_file(&p, "a", 101, CACHE_PART); /* not a file of this size */
         cache_file_discard(&f);

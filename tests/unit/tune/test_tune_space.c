@@ -52,6 +52,10 @@ static void test_axes(void **state) {
         expect_axis(&s.axes[TUNE_THREADS], (const uint64_t[]){ 0, 1, 2 }, 3);
         expect_axis(&s.axes[TUNE_BATCHING], (const uint64_t[]){ 0, 4, 16, 24 }, 4);
         expect_axis(&s.axes[TUNE_DELAY], (const uint64_t[]){ 0, 100, 500, 750 }, 4);
+        /* The sizes end, whatever a server says. */
+        odd.max_batch = UINT64_MAX;
+        tune_space_make(&odd, &s);
+        assert_int_equal(s.axes[TUNE_BATCHING].n, TUNE_MAX_VALUES);
 }
 
 static void test_nothing_to_change(void **state) {
