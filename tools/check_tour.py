@@ -8,8 +8,11 @@
    that file (declared, where the file is a header), and the file is that of the link
  * its section "One inference" has at most 15 numbered stops in at most 15 files; its table of special
    cases is not counted
- * every page: links within the tree lead somewhere, and paths in backticks such as
-   `tests/unit/base/test_log.c` exist
+ * every page: links within the tree lead somewhere, also to the section that they name, and paths in
+   backticks such as `tests/unit/base/test_log.c` exist
+ * every page but the decisions, which tell of the past: a function of the C API, such as
+   `NESO_ApiVersion()`, is in include
+ * docs/how_to_add.md: words with an underscore in backticks, such as `model_stats_read()`, are in the sources
  * every page: a constant that is quoted with its value has that value in the sources. The forms are
    64 KiB (`H2_READ_BYTES`), `H2_READ_BYTES` (64 KiB), `H2_READ_BYTES` = 64 KiB, and a row of a table
    that begins with | 64 KiB | `H2_READ_BYTES` |. Where files disagree, the page names the file: 2
@@ -31,6 +34,11 @@ PLACE = re.compile(r"\[`([\w/.-]+\.[ch]):(\w+)`\]\(([^)\s]+)\)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"`((?:src|backends|caches|repoagents|schedulers|include|proto|tests|tools|bench|docs|examples)"
                   r"/[\w./-]*\w)`")
+HEADING = re.compile(r"^#+ (.*)$", re.M)
+RECIPES = "docs/how_to_add.md"
+API_CALL = re.compile(r"`((?:NESO|TRITON[A-Z]+)_[A-Z]\w*)\(")
+RECIPE_WORD = re.compile(r"`(?:struct |enum )?([a-z]\w*_\w*\w)(?:\(\))?`")
+WORD = re.compile(r"\w+")
 FENCE = re.compile(r"^```.*?^```", re.S | re.M)
 COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
 PLAIN_PATH = re.compile(r"^## One inference\n(.*?)(?=^### What is special|^## |\Z)", re.S | re.M)
@@ -126,16 +134,56 @@ def pages(root):
                     yield os.path.relpath(os.path.join(folder, name), root)
 
 
+def anchors(text):
+    """The names by which links reach the sections of a page, as GitHub makes them."""
+    found = set()
+    for heading in HEADING.findall(FENCE.sub("", text)):
+        shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.strip().lower())
+        found.add(re.sub(r"[^\w\- ]", "", shown).replace(" ", "-"))
+    return found
+
+
 def check_page(root, page):
     text = FENCE.sub("", read(root, page))
-    for target in LINK.findall(text):
-        target = target.split("#")[0]
-        if target and "://" not in target and not os.path.exists(
-                os.path.join(root, os.path.dirname(page), target)):
+    for link in LINK.findall(text):
+        if "://" in link:
+            continue
+        target, _, section = link.partition("#")
+        path = os.path.join(root, os.path.dirname(page), target) if target else os.path.join(root, page)
+        if not os.path.exists(path):
             yield f"{page}: the link {target} leads nowhere"
+        elif section and path.endswith(".md") and section not in anchors(read("", path)):
+            yield f"{page}: the link {link} leads to no section"
     for path in PATH.findall(text):
         if not os.path.exists(os.path.join(root, path)):
             yield f"{page}: there is no {path}"
+
+
+def check_api_calls(root):
+    words = source_words(root, ("include",))
+    for page in pages(root):
+        if not page.startswith("docs/decisions/"):
+            for name in sorted(set(API_CALL.findall(FENCE.sub("", read(root, page))))):
+                if name not in words:
+                    yield f"{page}: no header has {name}()"
+
+
+def source_words(root, tops):
+    found = set()
+    for top in tops:
+        for folder, _, files in os.walk(os.path.join(root, top)):
+            for name in files:
+                if name.endswith((".c", ".h", ".def", ".py", ".proto", ".js", ".build")):
+                    found.update(WORD.findall(read(folder, name)))
+    return found
+
+
+def check_recipes(root):
+    """A function that was renamed must not stay in a recipe."""
+    words = source_words(root, (*TOPS, "tests", "tools"))
+    for word in sorted(set(RECIPE_WORD.findall(FENCE.sub("", read(root, RECIPES))))):
+        if word not in words:
+            yield f"{RECIPES}: no source has {word}"
 
 
 def enumerators(body):
@@ -370,6 +418,20 @@ def self_test_threads():
     return [] if problems == expected else [f"self-test of threads: got {problems}"]
 
 
+def self_test_recipes():
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in ((RECIPES, "`NESO_Old(x)`, `NESO_ApiVersion()`, `put_gauge()`, `struct old_table`, `enum new_kind`, `gone_call()`, `make all`"),
+                           ("include/a.h", "void NESO_ApiVersion(void);"),
+                           ("src/a.c", "put_gauge(out); enum new_kind { A };")):
+            os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(text)
+        problems = [*check_recipes(root), *check_api_calls(root)]
+    expected = [f"{RECIPES}: no source has gone_call", f"{RECIPES}: no source has old_table",
+                f"{RECIPES}: no header has NESO_Old()"]
+    return [] if problems == expected else [f"self-test of recipes: got {problems}"]
+
+
 def self_test():
     cases = [  # text of the tour, number of problems
         ("[`net/a.c:long_head`](../src/net/a.c) and [`net/a.c:marked`](../src/net/a.c)", 0),
@@ -381,7 +443,9 @@ def self_test():
         ("[`net/a.c:long`](../src/net/a.c)", 1),
         ("[`net/b.c:long_head`](../src/net/a.c)", 1),
         ("[`net/c.c:long_head`](../src/net/c.c)", 2),  # as a place and as a link
-        ("[page](other.md), [part](tour.md#part), [elsewhere](https://example.org/x)", 1),
+        ("[page](other.md), [part](tour.md#part), [elsewhere](https://example.org/x)", 2),
+        ("## Of `a`, b\n[here](#of-a-b) [there](tour.md#of-a-b) [line](../src/net/a.c#L3)", 0),
+        ("```\n## Part\n```\n[here](#part)", 1),
         ("`src/net/a.c` `src/net` `src/net/*.c` `src/<folder>/x.c`", 0),
         ("`src/net/z.c`", 1),
         ("```\n`src/net/z.c` [x](y)\n```\n", 0),
@@ -416,8 +480,8 @@ def self_test():
             problems = check(root)[0]
         if len(problems) != expected:
             failures.append(f"self-test {number}: {expected} expected, got {problems}")
-    failures += self_test_folders() + self_test_threads()
-    print("\n".join(failures) or f"{len(cases) + 2} fixtures as expected")
+    failures += self_test_folders() + self_test_threads() + self_test_recipes()
+    print("\n".join(failures) or f"{len(cases) + 3} fixtures as expected")
     return 1 if failures else 0
 
 
@@ -429,6 +493,8 @@ def main():
     problems, n_places, n_pages, n_constants = check(root)
     problems += check_folders(root, [("tools/check_layers.py", layer_folders())])
     problems += check_threads(root)
+    problems += check_recipes(root)
+    problems += check_api_calls(root)
     if len(thread_names(root)) < MIN_THREADS:
         problems.append(f"src: only {len(thread_names(root))} names of threads were found")
     if n_places < MIN_PLACES:

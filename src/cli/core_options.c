@@ -252,7 +252,8 @@ static struct error *set_model_control(const struct cli_options          *o,
                 i++;
         if (i == ARRAY_LEN(modes))
                 return error_new(ERR_INVALID_ARG,
-                                 "invalid argument for --model-control-mode, got: %s",
+                                 "invalid argument for --model-control-mode, expects none, poll or "
+                                 "explicit, got: %s",
                                  o->model_control_mode);
         CORE(TRITONSERVER_ServerOptionsSetModelControlMode(t, modes[i].mode));
         if (o->load_model.n_items > 0 && modes[i].mode != TRITONSERVER_MODEL_CONTROL_EXPLICIT)

@@ -17,9 +17,15 @@
 #include <stdio.h>
 #include <string.h>
 
+static int refuse(const char *command, const char *word, const char *usage) {
+        fprintf(stderr, "neso %s: unexpected argument '%s'\nUsage: neso %s%s\n", command, word,
+                command, usage);
+        return 1;
+}
+
 static int print_version(int argc, char **argv) {
-        (void)argc;
-        (void)argv;
+        if (argc > 1)
+                return refuse("version", argv[1], "");
         printf("neso %s\n", NESO_Version());
         return 0;
 }
@@ -55,10 +61,8 @@ static int print_endpoints(int argc, char **argv) {
         AUTO_STRBUF text = { 0 };
         bool        is_json = argc > 1 && strcmp(argv[1], "--json") == 0;
 
-        if (argc > 2 || (argc > 1 && !is_json)) {
-                fprintf(stderr, "Usage: neso endpoints [--json]\n");
-                return 1;
-        }
+        if (argc > 1 + is_json)
+                return refuse("endpoints", argv[1 + is_json], " [--json]");
         if (is_json)
                 endpoint_list_print_json(&text);
         else
@@ -118,15 +122,14 @@ static int print_manual(int argc, char **argv) {
         fputs(strbuf_cstr(&text), stdout);
         if (text.len > 0)
                 return 0;
-        fprintf(stderr, "Usage: neso manual [serve | check | ctl | bench | tune]\n");
-        return 1;
+        return refuse("manual", argv[argc > 2 ? 2 : 1], " [serve | check | ctl | bench | tune]");
 }
 
 static int print_completion(int argc, char **argv) {
         AUTO_STRBUF text = { 0 };
 
-        (void)argc;
-        (void)argv;
+        if (argc > 1)
+                return refuse("completion", argv[1], "");
         command_pages_print_completion(&pages, &text);
         fputs(strbuf_cstr(&text), stdout);
         return 0;
@@ -165,7 +168,7 @@ int main(int argc, char **argv) {
         if (argc < 2)
                 return print_help(stderr, 1);
         if (strcmp(argv[1], "--version") == 0)
-                return print_version(argc, argv);
+                return print_version(argc - 1, argv + 1);
         if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
                 return print_help(stdout, 0);
         if (strcmp(argv[1], "help") == 0)

@@ -227,10 +227,15 @@ struct error *fail_limit_read(const char *text, struct fail_limit *ret) {
 /* ---- what the values mean ---------------------------------------------------------------------- */
 
 static struct error *check_word(const char *option, const char *value, const char *const *words) {
+        AUTO_STRBUF known = { 0 };
+
         for (size_t i = 0; words[i] != NULL; i++)
                 if (strcmp(value, words[i]) == 0)
                         return NULL;
-        return error_new(ERR_INVALID_ARG, "--%s: unknown value '%s'", option, value);
+        for (size_t i = 0; words[i] != NULL; i++)
+                strbuf_printf(&known, "%s%s", i > 0 ? ", " : "", words[i]);
+        return error_new(ERR_INVALID_ARG, "--%s: unknown value '%s', not one of %s", option, value,
+                         strbuf_cstr(&known));
 }
 
 static struct error *check_words(const struct load_values *v) {
@@ -492,7 +497,10 @@ static struct error *read_endpoint(struct load_plan *p) {
         p->endpoint =
                 v->endpoint != NULL ? language_endpoint_find(str_of(v->endpoint)) : LANGUAGE_CHAT;
         if (p->endpoint == LANGUAGE_NONE)
-                return error_new(ERR_INVALID_ARG, "--endpoint: unknown value '%s'", v->endpoint);
+                return error_new(ERR_INVALID_ARG,
+                                 "--endpoint: unknown value '%s', not one of chat, completions, "
+                                 "embeddings, generate",
+                                 v->endpoint);
         TRY(check_endpoint(p));
         v->is_streaming = false; /* --streaming of the reference: as always here */
         return prompt_length_read("prompt-tokens", v->prompt_tokens, &p->prompt_tokens,

@@ -38,7 +38,6 @@ static struct error *submit_to_ensemble(struct scheduler *s, struct request *req
         if (atomic_load_explicit(&e->is_draining, memory_order_relaxed) && !req->is_inner)
                 return draining(req);
         TRY(step_models_take(e->steps, req, &models));
-        req->times.queue_start_ns = req->times.request_start_ns;
         err = runner_submit(&e->runner, req, models);
         if (err != NULL)
                 step_models_unref(models);

@@ -43,8 +43,8 @@ static void run_free(struct run *run) {
 
 static void count_success(const struct run *run, uint64_t now_ns) {
         const struct request *req = run->req;
-        struct request_times  t = { .request_start_ns = req->times.request_start_ns,
-                                    .queue_start_ns = req->times.queue_start_ns };
+        struct request_times  t = { .request_start_ns = run->start_ns,
+                                    .queue_start_ns = run->start_ns };
 
         compute_sums_to_times(&run->sums, run->start_ns, &t);
         t.request_end_ns = now_ns;

@@ -22,25 +22,29 @@
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static struct error *open_cache(struct store *s) {
-        const struct store_hub *hub = s->hub;
-        bool                    is_kept = *hub->cache_directory != '\0';
-        AUTO_CHARS              own = path_join(store_folder_path(s->folder), "cache");
-
-        return store_cache_open(
-                &(struct store_cache_options){ .directory = is_kept ? hub->cache_directory : own,
-                                               .max_bytes = is_kept ? hub->cache_bytes : 0,
-                                               .keeps_unused = is_kept },
-                &s->cache);
+static struct error *open_cache(struct store *s, const char *directory, bool is_kept) {
+        return store_cache_open(&(struct store_cache_options){ .directory = directory,
+                                                               .max_bytes =
+                                                                       is_kept ? s->hub->cache_bytes
+                                                                               : 0,
+                                                               .keeps_unused = is_kept },
+                                &s->cache);
 }
 
 static struct error *open_parts(struct store *s) {
-        AUTO_CHARS parent = store_folder_parent(s->url.kind, s->hub->cache_directory);
+        const char *kept = s->hub->cache_directory;
+        AUTO_CHARS  parent = store_folder_parent(s->url.kind, kept);
+        AUTO_CHARS  own = NULL;
 
         TRY(store_request_prepare());
         TRY(store_credentials_open(&s->url, &s->credentials));
+        if (*kept != '\0') /* makes the directory, in which the folder may lie */
+                TRY(open_cache(s, kept, true));
         TRY(store_folder_open(parent, &s->folder));
-        return open_cache(s);
+        if (s->cache != NULL)
+                return NULL;
+        own = path_join(store_folder_path(s->folder), "cache");
+        return open_cache(s, own, false);
 }
 
 struct error *store_open(struct store_hub *hub, const char *address, struct store **ret) {
@@ -103,8 +107,9 @@ static void prepare_page(void *userp, struct store_request *r) {
 static struct error *read_page(struct store *s, const char *directory, bool is_single,
                                struct strbuf *token, struct store_list *list) {
         AUTO_CHARS          here = mem_strdup(strbuf_cstr(token));
+        AUTO_CHARS          what = store_kind_describe_page(s);
         struct page_request request = { .store = s, .directory = directory, .token = here };
-        struct store_call   call = { .what = store_text(s),
+        struct store_call   call = { .what = what,
                                      .prepare = prepare_page,
                                      .userp = &request,
                                      .is_cancelled = &s->hub->is_stopping,

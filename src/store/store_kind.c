@@ -115,3 +115,8 @@ bool store_kind_compares_etag(const struct store *s) {
 char *store_kind_describe(const struct store *s, const char *name) {
         return mem_printf("%s/%s", store_text(s), name);
 }
+
+char *store_kind_describe_page(const struct store *s) {
+        return s->url.kind == STORE_WEB ? store_kind_describe(s, LIST_WEB_FILE)
+                                        : mem_strdup(store_text(s));
+}

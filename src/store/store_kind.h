@@ -42,3 +42,5 @@ bool store_kind_compares_etag(const struct store *s);
 
 /* The address of an object, for messages. The caller owns it. */
 char *store_kind_describe(const struct store *s, const char *name);
+/* The address of a listing, for messages; allocated. */
+char *store_kind_describe_page(const struct store *s);

@@ -75,7 +75,9 @@ static struct error *read_objective(const char *text, enum tune_objective *ret) 
                         *ret = (enum tune_objective)i;
                         return NULL;
                 }
-        return error_new(ERR_INVALID_ARG, "--objective: unknown value '%s'", text);
+        return error_new(ERR_INVALID_ARG,
+                         "--objective: unknown value '%s', not one of rate, latency, rate-per-cpu",
+                         text);
 }
 
 static struct error *read_model(struct tune_values *v, const char *model) {

@@ -528,7 +528,9 @@ def test_23_a_chain_that_is_a_model(chain):
     meta = requests.get(f"{chain.url}/v2/models/pipe", timeout=SECONDS).json()
     assert meta["platform"] == "chain"
     assert [t["name"] for t in meta["inputs"] + meta["outputs"]] == ["IN", "C_OUT"]
-    assert statistics(chain, "pipe")["inference_count"] == 1
+    counts = statistics(chain, "pipe")
+    assert counts["inference_count"] == 1
+    assert counts["inference_stats"]["queue"] == {"count": 1, "ns": 0}
     assert unload(chain, "pipe") == (200, "")
     assert is_ready(chain, "A") and is_ready(chain, "C")
 

@@ -101,7 +101,14 @@ def test_groff_has_no_complaint(page):
 
 
 def test_pages_that_are_not_there():
-    assert neso("manual", "version") == (1, "", "Usage: neso manual [serve | check | ctl | bench | tune]\n")
+    pages = "manual [serve | check | ctl | bench | tune]"
+    for words, usage, culprit in ((["manual", "version"], pages, "version"), (["manual", "ctl", "x"], pages, "x"),
+                                  (["endpoints", "--jso"], "endpoints [--json]", "--jso"),
+                                  (["endpoints", "--json", "x"], "endpoints [--json]", "x"),
+                                  (["version", "x"], "version", "x"), (["--version", "x"], "version", "x"),
+                                  (["completion", "zsh"], "completion", "zsh")):
+        command = usage.split()[0]
+        assert neso(*words) == (1, "", f"neso {command}: unexpected argument '{culprit}'\nUsage: neso {usage}\n")
 
 
 def test_what_is_installed():

@@ -143,6 +143,8 @@ def test_bad_command_line(arguments, text):
      "The server cannot listen to HTTP requests and GRPC requests at the same address and port "
      "0.0.0.0:7"),
     (["--log-format=xml", "--model-repository=x"], "invalid argument for --log_format, got: xml"),
+    (["--model-control-mode=explcit", "--model-repository=x"],
+     "invalid argument for --model-control-mode, expects none, poll or explicit, got: explcit"),
     (["--log-verbose=much", "--model-repository=x"],
      'Bad option: "--log-verbose".\nexpects a level of 0 to 1000, true or false, got: much'),
     (["--log-file=/nonexistent/log", "--model-repository=x"],

@@ -35,7 +35,6 @@ def cache(tmp_path):
 
 @contextlib.contextmanager
 def opens(address, cache, *options):
-    cache.mkdir(exist_ok=True)
     server = Server(address, (f"--repository-cache-directory={cache}", *options))
     try:
         yield server
@@ -93,7 +92,7 @@ def test_a_wrong_index(store, cache, text, why):
 def test_a_missing_index(store, cache):
     store.put("models", "m/config.pbtxt", model_text())
     with opens(f"{store.origin}/models", cache, "--exit-on-error=false") as server:
-        assert f"{store.origin}/models: HTTP status 404" in server.text()
+        assert f"{store.origin}/models/index.json: HTTP status 404" in server.text()
 
 
 def test_the_index_is_read_again_when_a_file_has_changed(store, cache):

@@ -215,7 +215,7 @@ def test_other_control_modes(tmp_path, options):
 @pytest.mark.parametrize("arguments, reported", [
     ((), "which model? neso tune MODEL"),
     (("slow",), "--latency-budget: "),
-    (("slow", "--latency-budget=5", "--objective=cheap"), "--objective: unknown value 'cheap'"),
+    (("slow", "--latency-budget=5", "--objective=cheap"), "--objective: unknown value 'cheap', not one of rate, latency, rate-per-cpu"),
     (("slow", "--latency-budget=5", "--concurrency-range=1:4"), "one load, not a range"),
     (("slow", "--latency-budget=5", "--request-rate-range=10"), "cannot be the --objective"),
     (("slow", "other", "--latency-budget=5"), "'other' is no option"),

@@ -46,10 +46,10 @@ static const struct row {
         { { "streaming" }, "--streaming needs -i grpc" },
         { { "service-kind=tfserving" }, "--service-kind: 'tfserving' is not supported" },
         { { "protocol=gRPC", "streaming" }, "closed 1 1 1" },
-        { { "protocol=ftp" }, "--protocol: unknown value 'ftp'" },
+        { { "protocol=ftp" }, "--protocol: unknown value 'ftp', not one of http, grpc" },
         { { "grpc-compression-algorithm=gzip" }, "--grpc-compression-algorithm needs -i grpc" },
         { { "protocol=grpc", "grpc-compression-algorithm=br" },
-          "--grpc-compression-algorithm: unknown value 'br'" },
+          "--grpc-compression-algorithm: unknown value 'br', not one of none, gzip, deflate" },
         { { "sequence-id-range=5:5" }, "--sequence-id-range: '5:5' is no range START:END" },
         { { "percentile=0" }, "--percentile: 1 to 99" },
         { { "periodic-concurrency-range=2:8:2", "language" }, "closed 2 8 2" },
@@ -74,7 +74,9 @@ static const struct row {
         { { "endpoint=chat", "whole", "periodic-concurrency-range=2:8:2" },
           "--periodic-concurrency-range needs streams: -i grpc --streaming, --language, or "
           "--endpoint" },
-        { { "endpoint=responses" }, "--endpoint: unknown value 'responses'" },
+        { { "endpoint=responses" },
+          "--endpoint: unknown value 'responses', not one of chat, completions, embeddings, "
+          "generate" },
         { { "endpoint=chat", "protocol=grpc" }, "--endpoint needs -i http" },
         { { "endpoint=chat", "language" },
           "--endpoint makes requests of prompts: no --language, --input-data, --shape or "
