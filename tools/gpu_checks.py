@@ -366,7 +366,7 @@ def place_fake_onnxruntime(folder):
     if not FAKE_ONNXRUNTIME.exists():
         return None
     local = ROOT / ".deps" / "onnxruntime" / "lib" / "libonnxruntime.so.1"
-    os.environ["NESO_REAL_ONNXRUNTIME"] = str(local) if local.exists() else "libonnxruntime.so.1"
+    os.environ["NESO_REAL_ONNXRUNTIME"] = str(local) if local.exists() else "libonnxruntime.so"
     os.environ["NESO_FAKE_PROVIDERS"] = str(folder / "providers")
     (folder / "libonnxruntime_providers_cuda.so").write_bytes(b"")
     (folder / FAKE_ONNXRUNTIME.name).symlink_to(FAKE_ONNXRUNTIME.resolve())

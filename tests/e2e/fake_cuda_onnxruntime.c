@@ -152,7 +152,8 @@ EXPORT const OrtApiBase *ORT_API_CALL OrtGetApiBase(void) {
         void       *library = name != NULL ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : NULL;
 
         if (library == NULL) {
-                (void)fprintf(stderr, "NESO_REAL_ONNXRUNTIME cannot be loaded\n");
+                (void)fprintf(stderr, "NESO_REAL_ONNXRUNTIME: %s\n",
+                              name != NULL ? dlerror() : "is not set");
                 abort();
         }
         *(void **)&get_base = dlsym(library, "OrtGetApiBase");

@@ -12,7 +12,7 @@ LIBRARY = BUILD / "tests" / "e2e" / "libfake_cuda_onnxruntime.so"
 
 def real_library():
     local = ROOT / ".deps" / "onnxruntime" / "lib" / "libonnxruntime.so.1"
-    return str(local) if local.exists() else "libonnxruntime.so.1"
+    return str(local) if local.exists() else "libonnxruntime.so"  # the link of the package for building
 
 
 def place_library(folder):
