@@ -38,7 +38,7 @@ MODELS = {
                "'@pause' in prompt and part == parts[1]"),
         openai_models.OPENAI_IO, SAID),
     "embed": openai_models.model(
-        paused(openai_models.EMBED, "            counts =", "b'@pause' in texts")
+        paused(openai_models.EMBED, "            counts =", "b'pause' in texts")
         .replace("        import json\n", "        global json, os, time\n        import json, os, time\n"
                  '        self.parameters = {"log": json.loads(args["model_config"])["parameters"]["log"]'
                  '["string_value"]}\n') + HELD,
@@ -102,7 +102,7 @@ def test_a_stream(server, name):
 
 def test_a_long_embedding(server):
     """Most of its inferences are made after the unload."""
-    texts = ["@pause"] + ["x" * (i % 50 + 1) for i in range(1, 999)]
+    texts = ["pause"] + ["x" * (i % 50 + 1) for i in range(1, 999)]
     answer = during_an_unload(server, "embed", lambda: embed(server, texts), lambda: embed(server, ["a"]))
     assert answer.status == 200, answer.body
     assert [row["embedding"][0] for row in answer.json["data"]] == [len(t) for t in texts]
