@@ -7,9 +7,11 @@
  * length of its JSON part; others are sent as they are.
  *
  * What must hold: the exit code is one of the documented ones; a failure is one text of standard error; no command but
- * those with --json prints a control character, which a terminal would obey; what is printed ends in a line end, unless a failure cuts it.
+ * those with --json prints a control character, which a terminal would obey; what is printed ends in a line end, unless
+ * a failure cuts it.
  */
 #include "base/compiler.h"
+#include "base/lock.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "base/thread.h"
@@ -59,7 +61,8 @@ static FILE         *errors; /* standard error of this process */
 static int           listener = -1;
 static char          url[64];
 static struct thread server;
-static struct str    left; /* answers; used by the server while a command waits */
+static struct mutex  lock;
+static struct str    left; /* answers that were not given yet; under the lock */
 
 static void expect(bool holds, const char *what, const char *text) {
         if (holds)
@@ -112,18 +115,31 @@ static void read_request(int fd) {
         }
 }
 
+/* Copies the next answer, since a command may end before its last one was asked for. */
+static void take_answer(struct strbuf *answer) {
+        struct str text = { 0 };
+        MUTEX_GUARD(&lock);
+
+        if (left.ptr != NULL)
+                left = str_split(left, SEPARATOR, &text);
+        put_answer(text, answer);
+}
+
+static void set_answers(struct str answers) {
+        MUTEX_GUARD(&lock);
+
+        left = answers;
+}
+
 static void serve(void *arg) {
         (void)arg;
         for (;;) {
                 AUTO_STRBUF answer = { 0 };
-                struct str  text = { 0 };
                 int         fd = accept(listener, NULL, NULL);
 
                 expect(fd >= 0, "accept", "");
                 read_request(fd);
-                if (left.ptr != NULL)
-                        left = str_split(left, SEPARATOR, &text);
-                put_answer(text, &answer);
+                take_answer(&answer);
                 if (answer.len > 0)
                         (void)send(fd, answer.ptr, answer.len, MSG_NOSIGNAL);
                 close(fd);
@@ -138,6 +154,7 @@ static void begin(void) {
         if (listener >= 0)
                 return;
         errors = stderr;
+        mutex_init(&lock, LOCK_LEAF);
         unsetenv("NESO_API_KEY");
         signal(SIGPIPE, SIG_IGN);
         listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -212,7 +229,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         if (size < 2 || size > MAX_BYTES)
                 return 0;
         begin();
-        left = str_range((const char *)bytes + 2, size - 2);
+        set_answers(str_range((const char *)bytes + 2, size - 2));
         run(&commands[bytes[0] % ARRAY_LEN(commands)], bytes[1]);
+        set_answers((struct str){ 0 });
         return 0;
 }

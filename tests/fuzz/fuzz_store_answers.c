@@ -145,6 +145,7 @@ void store_request_close_idle(void) {
 /* ---- the store -------------------------------------------------------------------------------- */
 
 static void end(void) {
+        store_hub_free(hub);
         rmdir(directory);
 }
 
