@@ -523,7 +523,7 @@ static bool all_drained(const struct load_run *r) {
         return true;
 }
 
-/* Of the present window. A worker without a part has its answers of an earlier load. */
+/* Counts the answers of the present window. A worker without a part still has those of an earlier load. */
 static uint64_t count_done(struct load_run *r) {
         uint64_t n = 0;
 

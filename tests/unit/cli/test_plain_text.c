@@ -32,7 +32,7 @@ static void test_control_characters(void **state) {
         }
 }
 
-/* Bytes behind the end stay, also when they would complete a character. */
+/* The function does not look at bytes behind the end, also when they would complete a character. */
 static void test_the_end(void **state) {
         char text[] = "\xc2\x9b";
 
