@@ -136,21 +136,24 @@ static void forget(struct hosted_models *h, struct hosted_model *m) {
 
 /* ---- what the core has ----------------------------------------------------------------------- */
 
-static bool is_in_state(struct str index, const char *name, const char *const states[2],
+/* `states` ends with NULL. */
+static bool is_in_state(struct str index, const char *name, const char *const *states,
                         struct arena *arena) {
         JSON_FOR_EACH(index, row) {
                 struct str state = json_find_text(row, "state", arena);
 
-                if (str_is(json_find_text(row, "name", arena), name) &&
-                    (str_is(state, states[0]) || str_is(state, states[1])))
-                        return true;
+                if (!str_is(json_find_text(row, "name", arena), name))
+                        continue;
+                for (const char *const *one = states; *one != NULL; one++)
+                        if (str_is(state, *one))
+                                return true;
         }
         return false;
 }
 
-/* *ret is true while a version of the model is in one of the states. */
+/* *ret is true while a version of the model is in one of the states, which end with NULL. */
 static struct error *find_state(struct hosted_models *h, const char *name,
-                                const char *const states[2], bool *ret) {
+                                const char *const *states, bool *ret) {
         const struct model_query query = { .kind = MODEL_QUERY_INDEX, .model = "", .version = -1 };
         struct TRITONSERVER_Message *index;
         const char                  *text;
@@ -168,7 +171,7 @@ static struct error *find_state(struct hosted_models *h, const char *name,
 
 /* True while a version of the model has requests. */
 static bool is_leaving(struct hosted_models *h, const char *name) {
-        static const char *const states[2] = { "UNLOADING", "UNLOADING" };
+        static const char *const states[] = { "UNLOADING", NULL };
         bool                     found = false;
         AUTO_ERROR               err = find_state(h, name, states, &found);
 
@@ -182,7 +185,7 @@ static struct error *name_in_use(struct str name) {
 /* A model that another repository of the server has loaded keeps its name: a load would replace it, and clean_up()
  * would unload it. */
 static struct error *check_others(struct hosted_models *h, const char *name) {
-        static const char *const states[2] = { "READY", "LOADING" };
+        static const char *const states[] = { "READY", "LOADING", NULL };
         bool                     found = false;
 
         TRY(find_state(h, name, states, &found));

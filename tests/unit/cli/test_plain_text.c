@@ -32,7 +32,7 @@ static void test_control_characters(void **state) {
         }
 }
 
-/* The function does not look at bytes behind the end, also when they would complete a character. */
+/* `len` cuts the character after its first byte: plain_text_make() leaves both bytes as they are. */
 static void test_the_end(void **state) {
         char text[] = "\xc2\x9b";
 

@@ -289,7 +289,7 @@ static void test_syntax_first(void **state) {
         arena_done(&arena);
 }
 
-/* A wrong value in the middle of lists: the members behind it are still read. */
+/* After a wrong value in a list the reader goes on: it reads "model", and it finds errors of syntax that come later. */
 static void test_behind_a_wrong_value(void **state) {
         static const struct {
                 const char *before, *field; /* field NULL: an error of syntax */
