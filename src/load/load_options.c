@@ -153,6 +153,9 @@ struct error *load_range_read(const char *option, const char *text, struct load_
                 return error_new(ERR_INVALID_ARG,
                                  "--%s: '%s' is no range START:END:STEP with START above 0", option,
                                  text);
+        if (r.end != r.start && MAX(r.start, r.end) + r.step == MAX(r.start, r.end))
+                return error_new(ERR_INVALID_ARG, "--%s: '%s': the step is too small", option,
+                                 text);
         *ret = r;
         return NULL;
 }
