@@ -129,7 +129,8 @@ def test_a_load_with_errors_is_beyond_the_threshold(place):
         handler.answer(ANSWER)
         slots.release()
     place.infer = infer
-    line = ("-l", int(patience(5000)), "-p", 200, "-r", 1, "-s", 100000)
+    line = ("-l", int(patience(5000)), "-r", 1, "--measurement-mode=count_windows",
+            "--measurement-request-count=30", "--warmup-request-count=4")
     found = measure(place, *line, "--binary-search", "--concurrency-range", "1:8")
     assert found["found"] < 4 and found["loads"][0]["value"] == 1 and found["loads"][1]["value"] == 8
     assert found["loads"][1]["failed"] > 0
