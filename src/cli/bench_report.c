@@ -239,6 +239,11 @@ static void put_remarks(const struct load_result *r, const struct load_plan *pla
                               "load %g: no request was answered in a window of %llu ms; -p makes "
                               "windows longer\n",
                               r->value, (unsigned long long)plan->v->window_ms);
+        if (r->n_unanswered > 0)
+                strbuf_printf(out,
+                              "load %g: %zu requests were dropped without an answer at the end of "
+                              "the load; their latency is not in the figures\n",
+                              r->value, r->n_unanswered);
         if (!r->is_stable && !r->is_counted)
                 strbuf_printf(
                         out,
@@ -252,12 +257,13 @@ static void put_remarks(const struct load_result *r, const struct load_plan *pla
                         "%.0f us at p99); --threads gives it more\n",
                         r->value, r->cpu_share * 100.0,
                         (double)histogram_percentile(&t->lateness, 99.0) / 1e3);
-        if (plan->is_open && from_start > from_send * 1.1 + 1e5)
+        if (from_start > from_send * 1.1 + 1e5)
                 strbuf_printf(
                         out,
-                        "load %g: requests waited before they were sent; p99 from the send is "
+                        "load %g: requests waited %sbefore they were sent; p99 from the send is "
                         "%.0f us, from the intended start %.0f us\n",
-                        r->value, from_send / 1e3, from_start / 1e3);
+                        r->value, plan->is_open ? "" : "for a connection or a stream ",
+                        from_send / 1e3, from_start / 1e3);
 }
 
 /* The summary has the form of the reference's, which scripts read. */

@@ -48,6 +48,15 @@ static void send_waiting(struct channel *ch) {
 /* Ends the connection and all its calls. */
 static void break_channel(struct channel *ch, const char *why);
 
+/* Ends a connection without calls; those that wait go to the next one. */
+static void leave_connection(struct channel *ch) {
+        ch->state = CHANNEL_IDLE;
+        conn_close(STEAL(ch->conn));
+        ch->protocol->on_closed(ch);
+        if (ch->waiting != NULL)
+                loop_defer(ch->shard->loop, LOOP_HANDLE, &ch->retry);
+}
+
 /* ---- the connection ---------------------------------------------------------------------------- */
 
 static struct iovec on_room(struct conn *conn) {
@@ -68,6 +77,8 @@ static void on_read(struct conn *conn, size_t n) {
                 return;
         if (wrong != NULL)
                 break_channel(ch, wrong);
+        else if (ch->protocol->is_over(ch))
+                leave_connection(ch);
         else
                 send_waiting(ch);
 }

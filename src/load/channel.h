@@ -2,7 +2,8 @@
 /* A connection to the target that carries calls: one at a time over HTTP/1.1, one a stream over gRPC.
  *
  * channel_send() connects when necessary. When the connection breaks, its calls end with ANSWER_BROKEN and
- * the next call connects again. The bytes of a request were made before (struct wire_message), apart from a
+ * the next call connects again. A server may end a connection in good order: after the answers that it owes,
+ * calls that wait go to a new one. The bytes of a request were made before (struct wire_message), apart from a
  * short patch that the caller writes into the call.
  *
  *     HTTP/1.1:  before | patch | after             the whole request

@@ -70,6 +70,10 @@ static bool has_room(const struct channel *ch) {
         return h2_client_has_room(&ch->h2);
 }
 
+static bool is_over(const struct channel *ch) {
+        return h2_client_is_over(&ch->h2);
+}
+
 static void begin_call(struct channel *ch, struct call *c) {
         c->http_status = 0;
         c->grpc_status = -1;
@@ -267,8 +271,9 @@ static void on_open(struct channel *ch) {
 static const char *on_read(struct channel *ch, struct str in) {
         if (!h2_client_read(&ch->h2, in))
                 return ch->h2.wrong;
-        if (ch->h2.is_going && ch->h2.n_open == 0)
-                return "the server closes the connection";
+        /* A new connection would fare no better. */
+        if (h2_client_is_over(&ch->h2) && !h2_client_was_used(&ch->h2))
+                return "the server takes no requests on a new connection";
         if (ch->h2.out.len > 0)
                 flush_soon(ch);
         return NULL;
@@ -300,6 +305,7 @@ const struct channel_protocol channel_grpc = {
         .on_open = on_open,
         .send = send_call,
         .has_room = has_room,
+        .is_over = is_over,
         .on_read = on_read,
         .on_written = on_written,
         .take_call = take_call,

@@ -12,6 +12,12 @@ static bool has_room(const struct channel *ch) {
         return ch->current == NULL;
 }
 
+/* finish_call() ends a connection after its last answer. */
+static bool is_over(const struct channel *ch) {
+        (void)ch;
+        return false;
+}
+
 static void send_call(struct channel *ch, struct call *c) {
         const struct wire_message *m = c->message;
         struct iovec               parts[3];
@@ -172,6 +178,7 @@ const struct channel_protocol channel_http = {
         .on_open = on_open,
         .send = send_call,
         .has_room = has_room,
+        .is_over = is_over,
         .on_read = on_read,
         .on_written = on_written,
         .take_call = take_call,

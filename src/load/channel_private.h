@@ -16,6 +16,8 @@ struct channel_protocol {
         /* In state CHANNEL_OPEN, with room for the call. */
         void (*send)(struct channel *ch, struct call *c);
         bool (*has_room)(const struct channel *ch);
+        /* True when the connection takes no further calls and owes no answers: the next calls need a new one. */
+        bool (*is_over)(const struct channel *ch);
         /* NULL, or what is wrong. */
         const char *(*on_read)(struct channel *ch, struct str bytes);
         void (*on_written)(struct channel *ch);

@@ -7,6 +7,7 @@
 #include "codec/base64.h"
 #include "codec/json_writer.h"
 #include "load/grpc_message.h"
+#include "load/waiter.h"
 #include "load/wire.h"
 #include "net/loop.h"
 
@@ -15,6 +16,7 @@
 struct control {
         struct channel_shard *shard; /* borrowed */
         uint64_t              timeout_ns;
+        struct waiter        *waiter;  /* borrowed; NULL: an interruption is not looked for */
         struct channel       *channel; /* of the loop's thread */
         struct call           call;
         struct wire_message   message;
@@ -43,6 +45,8 @@ static void on_done(struct call *call, const struct answer *a) {
         strbuf_clear(&c->answer);
         strbuf_put(&c->answer, a->text.ptr, a->text.len);
         cond_signal(&c->changed);
+        if (c->waiter != NULL)
+                waiter_wake(c->waiter);
 }
 
 static const struct call_ops call_ops = { .on_done = on_done };
@@ -93,28 +97,61 @@ static void run_order(struct control *c, void (*order)(struct control *c)) {
         mutex_unlock(&c->lock);
 }
 
+static bool is_answered(struct control *c) {
+        MUTEX_GUARD(&c->lock);
+        return c->is_answered;
+}
+
+static void wait_uninterrupted(struct control *c, uint64_t deadline_ns) {
+        MUTEX_GUARD(&c->lock);
+        while (!c->is_answered && cond_wait_until(&c->changed, &c->lock, deadline_ns))
+                ;
+}
+
+static void wait_interruptibly(struct control *c, uint64_t deadline_ns) {
+        bool was_interrupted = false;
+
+        while (!is_answered(c) && clock_now_ns() < deadline_ns) {
+                if (c->waiter->is_interrupted && !was_interrupted) {
+                        was_interrupted = true;
+                        deadline_ns = MIN(deadline_ns, clock_now_ns() + CONTROL_INTERRUPTED_NS);
+                }
+                waiter_wait(c->waiter, deadline_ns);
+        }
+}
+
 /* Sends the call and waits; false when no answer came in time. */
 static bool run_call(struct control *c) {
         uint64_t deadline_ns = clock_now_ns() + c->timeout_ns;
-        bool     is_answered;
 
         c->is_answered = false; /* no call is under way */
         run_order(c, order_send);
-        mutex_lock(&c->lock);
-        while (!c->is_answered && cond_wait_until(&c->changed, &c->lock, deadline_ns))
-                ;
-        is_answered = c->is_answered;
-        mutex_unlock(&c->lock);
-        if (!is_answered)
-                run_order(c, order_drop);
-        return is_answered;
+        if (c->waiter != NULL)
+                wait_interruptibly(c, deadline_ns);
+        else
+                wait_uninterrupted(c, deadline_ns);
+        if (is_answered(c))
+                return true;
+        run_order(c, order_drop);
+        return false;
 }
 
-struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns) {
+static struct error *no_answer(const struct control *c) {
+        const char *authority = c->shard->target->authority;
+
+        if (c->waiter != NULL && c->waiter->is_interrupted)
+                return error_new(ERR_UNAVAILABLE, "interrupted: no answer from %s yet", authority);
+        return error_new(ERR_UNAVAILABLE, "no answer from %s within %llu s", authority,
+                         (unsigned long long)(c->timeout_ns / NS_PER_S));
+}
+
+struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns,
+                             struct waiter *waiter) {
         struct control *c = mem_zalloc(sizeof(*c));
 
         c->shard = shard;
         c->timeout_ns = timeout_ns;
+        c->waiter = waiter;
         c->mail.deliver = on_order;
         mutex_init(&c->lock, LOCK_LEAF);
         cond_init(&c->changed);
@@ -248,9 +285,7 @@ struct error *control_ask(struct control *c, enum control_question question,
                                             .before = strbuf_str(&c->text) };
         c->call.message = &c->message;
         if (!run_call(c))
-                return error_new(ERR_UNAVAILABLE, "no answer from %s within %llu s",
-                                 c->shard->target->authority,
-                                 (unsigned long long)(c->timeout_ns / NS_PER_S));
+                return no_answer(c);
         if (c->kind != ANSWER_OK)
                 return refused(c);
         if (is_http) {

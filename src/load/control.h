@@ -3,7 +3,7 @@
  * on a channel of its own; answers are JSON with the names of the HTTP protocol, over gRPC, too.
  *
  * Ownership.  control_close() ends the channel. The target is borrowed.
- * Threads.  One thread that runs no loop; it waits for each answer.
+ * Threads.  One thread that runs no loop; it waits for each answer, and the waiter is its own.
  */
 #pragma once
 
@@ -15,6 +15,11 @@
 #include <stdint.h>
 
 struct control;
+struct waiter;
+
+/* Enough for a server that answers at all: the last statistics, and the regions of shared memory, are asked for after
+ * an interruption. */
+#define CONTROL_INTERRUPTED_NS ((uint64_t)1000000000)
 
 enum control_question {
         CONTROL_METADATA, /* of the model */
@@ -38,8 +43,10 @@ struct control_subject {
         struct str  config; /* of CONTROL_LOAD: a whole configuration as JSON */
 };
 
-/* The target is asked over the loop; `shard` is borrowed and used by its thread. */
-struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns);
+/* The target is asked over the loop; `shard` is borrowed and used by its thread. With a waiter, which is borrowed,
+ * an interruption ends the wait for an answer after CONTROL_INTERRUPTED_NS. NULL: it does not. */
+struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns,
+                             struct waiter *waiter);
 void            control_close(struct control *c); /* NULL is fine */
 /* Appends the answer to `ret`. UNAVAILABLE: no answer; INVALID_ARG: the server refused, with its reason. */
 struct error *control_ask(struct control *c, enum control_question question,

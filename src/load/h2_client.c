@@ -97,7 +97,6 @@ static void put_setting(struct h2_client *c, uint16_t name, uint32_t value) {
 bool h2_client_init(struct h2_client *c, const struct h2_client_ops *ops) {
         *c = (struct h2_client){ .ops = ops,
                                  .next_id = 1,
-                                 .max_open = UINT32_MAX,
                                  .window = INITIAL_WINDOW,
                                  .initial_window = INITIAL_WINDOW,
                                  .max_frame = MAX_FRAME_IN,
@@ -151,9 +150,21 @@ void h2_client_forget(struct h2_client *c, struct h2_client_stream *s) {
         c->n_open--;
 }
 
+/* The peer goes away, or the ids of streams are used up. */
+static bool takes_no_more(const struct h2_client *c) {
+        return c->is_going || c->next_id >= MAX_WINDOW;
+}
+
 bool h2_client_has_room(const struct h2_client *c) {
-        return c->wrong == NULL && !c->is_going && c->n_open < c->max_open &&
-               c->next_id < MAX_WINDOW;
+        return c->wrong == NULL && !takes_no_more(c) && c->n_open < c->max_open;
+}
+
+bool h2_client_is_over(const struct h2_client *c) {
+        return takes_no_more(c) && c->n_open == 0;
+}
+
+bool h2_client_was_used(const struct h2_client *c) {
+        return c->next_id > 1;
 }
 
 void h2_client_open(struct h2_client *c, struct h2_client_stream *s, struct str block) {
@@ -405,6 +416,9 @@ static bool on_settings(struct h2_client *c, const struct frame *f) {
                 return true;
         if (f->payload.len % 6 != 0)
                 return fail_client(c, "a SETTINGS frame has a wrong length");
+        if (!c->has_settings)
+                c->max_open = UINT32_MAX; /* unless they say otherwise (RFC 9113, 6.5.2) */
+        c->has_settings = true;
         for (size_t i = 0; i < f->payload.len; i += 6) {
                 const unsigned char *b = (const unsigned char *)f->payload.ptr + i;
 

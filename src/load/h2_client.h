@@ -62,13 +62,14 @@ struct h2_client {
         uint32_t                    block_stream; /* its stream; 0: none */
         bool                        block_ends;   /* END_STREAM */
         uint32_t                    next_id;
-        uint32_t                    n_open, max_open; /* max_open: of the peer */
-        int64_t                     window;           /* of the connection */
-        int64_t                     initial_window;
-        uint32_t                    max_frame;
-        uint32_t                    n_received;
-        uint32_t                    n_waiting; /* streams that wait for a window */
-        struct h2_client_stream    *buckets[H2_CLIENT_BUCKETS];
+        uint32_t n_open, max_open; /* max_open: of the peer; 0 until its settings have come */
+        bool     has_settings;     /* of the peer */
+        int64_t  window;           /* of the connection */
+        int64_t  initial_window;
+        uint32_t max_frame;
+        uint32_t n_received;
+        uint32_t n_waiting; /* streams that wait for a window */
+        struct h2_client_stream *buckets[H2_CLIENT_BUCKETS];
 };
 
 /* False when memory is short. */
@@ -76,8 +77,12 @@ bool h2_client_init(struct h2_client *c, const struct h2_client_ops *ops) NODISC
 /* Closes no stream: the owner forgets them. */
 void h2_client_done(struct h2_client *c);
 
-/* True when the peer takes one more stream. */
+/* True when the peer takes one more stream. It says in its settings how many it takes, so none is opened before. */
 bool h2_client_has_room(const struct h2_client *c);
+/* True when it takes no further streams ever, and none is open. */
+bool h2_client_is_over(const struct h2_client *c);
+/* True when a stream was opened. */
+bool h2_client_was_used(const struct h2_client *c);
 void h2_client_open(struct h2_client *c, struct h2_client_stream *s, struct str block);
 /* Sends a message of at most H2_CLIENT_PARTS parts. The stream has sent all of the one before. */
 void h2_client_send(struct h2_client *c, struct h2_client_stream *s, const struct str *parts,

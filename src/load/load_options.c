@@ -56,7 +56,8 @@ static const struct option_row rows[] = {
         ROW(NUMBER, "percentile", percentile, .argument = "P", .initial = "-1", .min = -1,
             .max = 99, .help = "the latency that is judged, instead of the mean"),
         ROW(COUNT, "request-count", n_requests, .argument = "N",
-            .help = "one window of exactly N requests"),
+            .help = "one window of exactly N requests; of N at least with sequences in a closed\n"
+                    "loop, which go on to their ends"),
         ROW(COUNT, "warmup-request-count", n_warmup, .argument = "N",
             .help = "requests before the windows; 0: a window's time, at most 1 s"),
 
@@ -152,6 +153,9 @@ struct error *load_range_read(const char *option, const char *text, struct load_
             r.step <= 0.0 || (r.end != 0.0 && r.end < r.start))
                 return error_new(ERR_INVALID_ARG,
                                  "--%s: '%s' is no range START:END:STEP with START above 0", option,
+                                 text);
+        if (r.end != r.start && MAX(r.start, r.end) + r.step == MAX(r.start, r.end))
+                return error_new(ERR_INVALID_ARG, "--%s: '%s': the step is too small", option,
                                  text);
         *ret = r;
         return NULL;

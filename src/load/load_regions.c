@@ -168,14 +168,19 @@ struct error *load_regions_open(struct load_regions *a, struct control *c) {
 }
 
 void load_regions_close(struct load_regions *a, struct control *c) {
+        bool is_gone = false; /* the server: it is asked no more */
+
         if (a == NULL)
                 return;
         for (size_t i = 0; i < a->n_regions; i++) {
                 struct region *r = &a->regions[i];
                 AUTO_CHARS     key = mem_printf("/%s", r->name);
 
-                if (r->is_registered)
-                        error_free(ask_control(a, c, r, false)); /* the server may be gone */
+                if (r->is_registered && !is_gone) {
+                        AUTO_ERROR err = ask_control(a, c, r, false);
+
+                        is_gone = err != NULL && err->code == ERR_UNAVAILABLE;
+                }
                 if (r->is_made)
                         shm_unlink(key);
                 gpu_free(a->gpus, a->device, r->gpu_memory);

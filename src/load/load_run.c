@@ -85,14 +85,15 @@ static void on_progress(void *owner) {
 static struct error *open_target(struct load_run *r) {
         size_t n = (size_t)r->plan->v->n_threads;
 
-        TRY(waiter_open(&r->waiter));
+        /* Before signals are blocked: a name server may take long, and SIGINT ends the process. */
         TRY(target_open(&r->plan->target, &r->target));
         r->has_target = true;
+        TRY(waiter_open(&r->waiter));
         TRY(loop_group_new("neso-bench", n + 1, &r->loops));
         r->control_shard = (struct channel_shard){ .loop = loop_group_get(r->loops, n),
                                                    .target = &r->target,
                                                    .room = mem_alloc(CHANNEL_ROOM_BYTES) };
-        r->control = control_open(&r->control_shard, CONTROL_NS);
+        r->control = control_open(&r->control_shard, CONTROL_NS, &r->waiter);
         if (target_is_local(&r->target))
                 r->server_pid = local_server_find(r->target.port);
         return NULL;
@@ -118,7 +119,7 @@ static struct error *open_metrics(struct load_run *r) {
         r->metrics_shard = (struct channel_shard){ .loop = r->control_shard.loop,
                                                    .target = &r->metrics_target,
                                                    .room = mem_alloc(CHANNEL_ROOM_BYTES) };
-        r->metrics = control_open(&r->metrics_shard, CONTROL_NS);
+        r->metrics = control_open(&r->metrics_shard, CONTROL_NS, &r->waiter);
         return error_wrap(control_ask(r->metrics, CONTROL_PAGE,
                                       &(struct control_subject){ .path = r->metrics_path }, &page),
                           "--collect-metrics");
@@ -480,9 +481,8 @@ static struct tally *swap_all(struct load_run *r, double *ret_cpu_share) {
                 tally_merge(total, part);
                 if (wall > 0.0)
                         *ret_cpu_share = MAX(*ret_cpu_share, (double)part->cpu_ns / wall);
-                for (size_t k = 0; total->log != NULL && k < part->n_log; k++)
-                        if (total->n_log < TALLY_MAX_LOG)
-                                total->log[total->n_log++] = part->log[k];
+                if (total->log != NULL)
+                        tally_append_log(total, part);
                 tally_clear(part);
                 empty = part;
         }
@@ -636,15 +636,18 @@ static struct error *start_all(struct load_run *r, double value, uint64_t n_requ
         return NULL;
 }
 
-static void stop_all(struct load_run *r) {
+/* Returns the number of requests that were still without an answer after the time for it. */
+static size_t stop_all(struct load_run *r) {
         uint64_t deadline_ns = clock_now_ns() + (r->waiter.is_interrupted ? NS_PER_S : DRAIN_NS);
+        size_t   n_unanswered = 0;
 
         for (size_t i = 0; i < r->n_workers; i++)
                 worker_stop(r->workers[i]);
         while (!all_drained(r) && clock_now_ns() < deadline_ns)
                 waiter_wait(&r->waiter, deadline_ns);
         for (size_t i = 0; i < r->n_workers; i++)
-                worker_drop(r->workers[i]);
+                n_unanswered += worker_drop(r->workers[i]);
+        return n_unanswered;
 }
 
 /* Waits until the requests of a load with a number of them have their answers. */
@@ -861,7 +864,7 @@ static struct error *run_load(struct load_run *r, struct load_result *x) {
         if (err == NULL)
                 err = run_windows(r, x, &s, &end);
         r->gauges = NULL;
-        stop_all(r);
+        x->n_unanswered = stop_all(r);
         hide_live(r);
         merge_windows(r, x, &s);
         oldest = s.n > LOAD_STABLE_WINDOWS ? s.n % LOAD_STABLE_WINDOWS : 0;
@@ -887,9 +890,11 @@ static struct error *measure(struct load_run *r, double value, struct load_resul
         return NULL;
 }
 
+/* A server that refuses what is too much for it has low latencies: a load with errors is beyond the limit, as one
+ * without answers is. */
 static bool is_within(const struct load_run *r, const struct load_result *x) {
         return r->plan->latency_limit_ns == 0 ||
-               (x->total->latency.n > 0 &&
+               (x->total->latency.n > 0 && x->total->n_failed == 0 &&
                 load_result_latency(x->total, r->plan) <= (double)r->plan->latency_limit_ns);
 }
 

@@ -43,10 +43,11 @@ struct load_result {
         bool                 is_stable, is_counted; /* is_counted: one window of --request-count */
         double               rate_spread, latency_spread; /* of the last windows, percent */
         struct server_stats  stats;
-        struct server_stats *steps;      /* owned: of the model's steps */
-        double               cpu_share;  /* of the generator's busiest thread, of one core */
-        double               server_cpu; /* cores; below 0: not known */
-        uint64_t             server_rss; /* resident bytes at the end; 0: not known */
+        struct server_stats *steps;        /* owned: of the model's steps */
+        double               cpu_share;    /* of the generator's busiest thread, of one core */
+        double               server_cpu;   /* cores; below 0: not known */
+        uint64_t             server_rss;   /* resident bytes at the end; 0: not known */
+        size_t               n_unanswered; /* requests that were dropped DRAIN_NS after the load */
         bool                 is_generator_limit;
         bool                 has_stats; /* the server has statistics of the model */
         struct gauge_means   gauges;    /* of all windows, with --collect-metrics */

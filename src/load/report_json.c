@@ -175,11 +175,11 @@ static void put_load(struct json_writer *w, const struct load_result *r, const s
         json_member_u64(w, "requests", t->latency.n);
         json_member_u64(w, "responses", t->n_responses);
         json_member_u64(w, "failed", t->n_failed);
+        json_member_u64(w, "unanswered", r->n_unanswered);
         put_times(w, "latency_us", &t->latency);
-        if (plan->is_open) {
-                put_times(w, "from_send_us", &t->service);
+        put_times(w, "from_send_us", &t->service);
+        if (plan->is_open)
                 put_times(w, "lateness_us", &t->lateness);
-        }
         if (plan->v->is_streaming || plan->v->is_language) {
                 put_times(w, "first_response_us", &t->first);
                 put_times(w, "between_responses_us", &t->between);

@@ -88,6 +88,19 @@ void tally_merge(struct tally *t, const struct tally *other) {
         t->n_unlogged += other->n_unlogged;
 }
 
+/* All numbers of a request, or none. */
+void tally_append_log(struct tally *t, const struct tally *other) {
+        for (size_t at = 0, n; at < other->n_log; at += n) {
+                n = 3 + (size_t)other->log[at + 2];
+                if (t->n_log + n > TALLY_MAX_LOG) {
+                        t->n_unlogged++;
+                        continue;
+                }
+                memcpy(&t->log[t->n_log], &other->log[at], n * sizeof(*t->log));
+                t->n_log += n;
+        }
+}
+
 double tally_seconds(const struct tally *t) {
         return t->end_ns > t->begin_ns ? (double)(t->end_ns - t->begin_ns) / (double)NS_PER_S : 0.0;
 }

@@ -66,6 +66,7 @@ struct worker {
         const struct load_level *new_level;
         struct tally            *swap;
         uint64_t                 new_wanted;
+        size_t                   n_dropped;
         struct worker_progress   progress;
         struct error            *failure;
         struct mutex             lock; /* rank LOCK_LEAF; guards is_order_done */
@@ -146,6 +147,7 @@ static void choose_request(struct worker *w, struct lane *l) {
         w->next_request = (l->request + w->o.n_parts) % n;
 }
 
+/* intended_ns 0: now. The channel may have to connect first, or to wait for a stream. */
 static void send_request(struct worker *w, struct lane *l, uint64_t intended_ns) {
         struct request_step step;
 
@@ -162,7 +164,7 @@ static void send_request(struct worker *w, struct lane *l, uint64_t intended_ns)
         l->call.message = &w->o.requests->messages[l->request];
         request_set_pack(w->o.requests, &l->call, &l->pack);
         l->call.ends_at_first = w->o.ends_at_first;
-        l->intended_ns = intended_ns;
+        l->intended_ns = intended_ns != 0 ? intended_ns : clock_now_ns();
         l->first_response_ns = 0;
         l->n_responses = 0;
         l->said = (struct language_answer){ 0 };
@@ -299,7 +301,7 @@ static void count_tokens(struct tally *t, const struct lane *l) {
 static void count_answer(struct worker *w, struct lane *l, const struct answer *a) {
         struct tally *t = w->tally;
         struct call  *c = &l->call;
-        uint64_t      begin_ns = w->level.mode == LOAD_OPEN ? l->intended_ns : c->sent_ns;
+        uint64_t      begin_ns = l->intended_ns;
         uint64_t      written_ns = c->written_ns != 0 ? c->written_ns : c->sent_ns;
         uint64_t      first_ns = MAX(c->first_ns, written_ns);
 
@@ -401,7 +403,7 @@ static void on_done(struct call *c, const struct answer *a) {
         if (w->level.period > 0) {
                 note_awaited(w, l);
                 release_lane(w, l);
-        } else if (a->kind == ANSWER_BROKEN && w->level.mode == LOAD_CLOSED && w->is_running)
+        } else if (a->kind == ANSWER_BROKEN && w->level.mode == LOAD_CLOSED && may_begin(w))
                 rest(w, l);
         else
                 go_on(w, l);
@@ -514,7 +516,17 @@ static void start_open(struct worker *w) {
         pump(w);
 }
 
+/* A lane whose last request of the load before broke may rest still: it begins with the others. */
+static void end_rest(struct worker *w) {
+        LIST_FOR_EACH(&w->resting, node) {
+                list_remove(node);
+                list_append(&w->idle, node);
+        }
+        loop_timer_cancel(&w->rest);
+}
+
 static void order_start(struct worker *w) {
+        end_rest(w);
         w->level = *w->new_level;
         w->is_running = true;
         w->n_begun = w->n_awaited = 0;
@@ -546,6 +558,7 @@ static void order_stop(struct worker *w) {
 
 static void order_drop(struct worker *w) {
         w->is_running = false;
+        w->n_dropped = w->n_busy;
         drop_lanes(w);
 }
 
@@ -626,8 +639,9 @@ bool worker_is_drained(struct worker *w) {
         return atomic_load(&w->is_drained);
 }
 
-void worker_drop(struct worker *w) {
+size_t worker_drop(struct worker *w) {
         run_order(w, order_drop);
+        return w->n_dropped;
 }
 
 struct tally *worker_swap(struct worker *w, struct tally *empty) {

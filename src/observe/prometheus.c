@@ -14,6 +14,8 @@
 /* "%.17g" writes at most 24 characters. */
 #define NUMBER_MAX 32
 
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, longer than any escape */
+
 /* Every integer below this is exact in a double, and is printed with all of its digits. */
 #define MAX_EXACT_INTEGER 9007199254740992.0
 
@@ -48,16 +50,31 @@ bool prometheus_is_family_name(const char *name) {
         return is_name(name, true);
 }
 
-/* Help texts escape backslashes and line feeds; values of labels also double quotes. */
+static void put_ascii(struct strbuf *out, char c, bool is_quoted) {
+        if (c == '\n') {
+                strbuf_puts(out, "\\n");
+                return;
+        }
+        if (c == '\\' || (is_quoted && c == '"'))
+                strbuf_putc(out, '\\');
+        strbuf_putc(out, c);
+}
+
+/* Help texts escape backslashes and line feeds; values of labels also double quotes. Bytes that are no UTF-8, as the
+ * name of a folder may have them, become U+FFFD, as in JSON: a scraper would refuse the whole page. */
 static void put_escaped(struct strbuf *out, const char *text, bool is_quoted) {
-        for (const char *at = text; *at != '\0'; at++) {
-                if (*at == '\n') {
-                        strbuf_puts(out, "\\n");
-                        continue;
-                }
-                if (*at == '\\' || (is_quoted && *at == '"'))
-                        strbuf_putc(out, '\\');
-                strbuf_putc(out, *at);
+        struct str left = str_of(text);
+
+        while (left.len > 0) {
+                size_t n = str_utf8_first(left);
+
+                if (n == 1)
+                        put_ascii(out, *left.ptr, is_quoted);
+                else if (n > 1)
+                        strbuf_put(out, left.ptr, n);
+                else
+                        strbuf_puts(out, REPLACEMENT);
+                left = str_skip(left, MAX(n, 1));
         }
 }
 
@@ -111,8 +128,9 @@ char *prometheus_labels_new(const struct metric_label *labels, size_t n_labels) 
         struct strbuf text = { 0 };
         size_t        bytes = 1; /* the closing brace */
 
-        for (size_t i = 0; i < n_labels; i++) /* an escape has two characters */
-                bytes += strlen(labels[i].name) + 2 * strlen(labels[i].value) + strlen("{=\"\"");
+        for (size_t i = 0; i < n_labels; i++)
+                bytes += strlen(labels[i].name) + strlen(REPLACEMENT) * strlen(labels[i].value) +
+                         strlen("{=\"\"");
         strbuf_need(&text, bytes);
         prometheus_labels(&text, labels, n_labels);
         return strbuf_take(&text);

@@ -123,7 +123,7 @@ void chain_metrics_count_success(struct chain_metrics *m, uint64_t took_ns) {
         atomic_fetch_add_explicit(&m->success_ns, took_ns, memory_order_relaxed);
         count_metric(m->in_flight, -1);
         count_metric(m->success, 1);
-        count_metric(m->duration, (double)(took_ns / NS_PER_US));
+        count_metric(m->duration, (double)took_ns / (double)NS_PER_US);
 }
 
 void chain_metrics_count_failure(struct chain_metrics *m, struct metric *failure,

@@ -151,7 +151,9 @@ static struct error *open_run(struct tune_run *r) {
         r->shard = (struct channel_shard){ .loop = loop_group_get(r->loops, 0),
                                            .target = &r->target,
                                            .room = mem_alloc(CHANNEL_ROOM_BYTES) };
-        r->control = control_open(&r->shard, CONTROL_NS);
+        /* The search ends after an answer, and what follows gives the models their configurations back: that must
+         * not be cut short. */
+        r->control = control_open(&r->shard, CONTROL_NS, NULL);
         r->results.models = mem_zalloc(MAX_MODELS * sizeof(*r->results.models));
         TRY(collect_models(r, r->plan->load.v->model, 0));
         if (r->plan->objective == TUNE_RATE_PER_CPU && !target_is_local(&r->target))

@@ -131,6 +131,45 @@ static void test_reset_and_ping(void **state) {
         finish(&c);
 }
 
+/* No stream before the peer has said how many it takes. After GOAWAY the connection is over with its last stream. */
+static void test_room(void **state) {
+        struct h2_client        c;
+        struct h2_client_stream s = { 0 };
+        AUTO_STRBUF             settings = { 0 }, going = { 0 }, end = { 0 };
+
+        (void)state;
+        begin(&c);
+        assert_false(h2_client_has_room(&c));
+        put_frame(&settings, 4, 0, 0, STR_LIT("\0\x03\0\0\0\x01"));
+        assert_true(h2_client_read(&c, strbuf_str(&settings)));
+        assert_true(h2_client_has_room(&c));
+        assert_false(h2_client_was_used(&c));
+        h2_client_open(&c, &s, STR_LIT("\x83"));
+        assert_false(h2_client_has_room(&c));
+        assert_true(h2_client_was_used(&c));
+        put_frame(&going, 7, 0, 0, STR_LIT("\x7f\xff\xff\xff\0\0\0\0"));
+        assert_true(h2_client_read(&c, strbuf_str(&going)));
+        assert_false(h2_client_is_over(&c));
+        put_frame(&end, 3, 0, 1, STR_LIT("\0\0\0\0"));
+        assert_true(h2_client_read(&c, strbuf_str(&end)));
+        assert_true(h2_client_is_over(&c));
+        assert_false(h2_client_has_room(&c));
+        finish(&c);
+}
+
+static void test_settings_without_a_number_of_streams(void **state) {
+        struct h2_client c;
+        AUTO_STRBUF      settings = { 0 };
+
+        (void)state;
+        begin(&c);
+        put_frame(&settings, 4, 0, 0, str_range(NULL, 0));
+        assert_true(h2_client_read(&c, strbuf_str(&settings)));
+        assert_true(h2_client_has_room(&c));
+        assert_false(h2_client_is_over(&c));
+        finish(&c);
+}
+
 /* A peer that takes a smaller table gets a table size of 0 before the next block (RFC 7541, 4.2). */
 static void test_table_size(void **state) {
         struct h2_client        c;
@@ -188,9 +227,14 @@ static void test_no_http2(void **state) {
 
 SUITE(h2_client) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_answer),         cmocka_unit_test(test_windows),
-                cmocka_unit_test(test_reset_and_ping), cmocka_unit_test(test_table_size),
-                cmocka_unit_test(test_wrong_frames),   cmocka_unit_test(test_no_http2),
+                cmocka_unit_test(test_answer),
+                cmocka_unit_test(test_windows),
+                cmocka_unit_test(test_reset_and_ping),
+                cmocka_unit_test(test_table_size),
+                cmocka_unit_test(test_wrong_frames),
+                cmocka_unit_test(test_no_http2),
+                cmocka_unit_test(test_room),
+                cmocka_unit_test(test_settings_without_a_number_of_streams),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

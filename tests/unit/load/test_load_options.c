@@ -34,6 +34,8 @@ static const struct row {
           "--concurrency-range: '4:1' is no range START:END:STEP with START above 0" },
         { { "concurrency-range=1:" },
           "--concurrency-range: '1:' is no range START:END:STEP with START above 0" },
+        { { "request-rate-range=1:2:1e-20" },
+          "--request-rate-range: '1:2:1e-20': the step is too small" },
         { { "concurrency-range=0" },
           "--concurrency-range: '0' is no range START:END:STEP with START above 0" },
         { { "concurrency-range=1.5" }, "--concurrency-range: whole numbers up to 65536" },

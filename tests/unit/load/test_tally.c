@@ -38,9 +38,43 @@ static void test_many_errors(void **state) {
         tally_free(sum);
 }
 
+static void put_request(struct tally *t, uint64_t at, uint64_t n_responses) {
+        uint64_t *record = &t->log[t->n_log];
+
+        record[0] = at;
+        record[1] = 0;
+        record[2] = n_responses;
+        for (uint64_t i = 0; i < n_responses; i++)
+                record[3 + i] = at + i;
+        t->n_log += 3 + n_responses;
+}
+
+/* A request that has no room is left out with all of its numbers, and counted; a shorter one may have room. */
+static void test_logs_are_joined(void **state) {
+        struct tally *t = tally_new(true), *other = tally_new(true);
+
+        (void)state;
+        put_request(other, 5, 2);
+        put_request(other, 6, 4);
+        put_request(other, 7, 1);
+        tally_append_log(t, other);
+        assert_int_equal(t->n_log, 5 + 7 + 4);
+        assert_memory_equal(t->log, other->log, t->n_log * sizeof(*t->log));
+        assert_int_equal(t->n_unlogged, 0);
+
+        t->n_log = TALLY_MAX_LOG - 10;
+        tally_append_log(t, other);
+        assert_int_equal(t->n_log, TALLY_MAX_LOG - 10 + 5 + 4);
+        assert_int_equal(t->n_unlogged, 1);
+        assert_int_equal(t->log[TALLY_MAX_LOG - 5], 7);
+        tally_free(t);
+        tally_free(other);
+}
+
 SUITE(tally) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_many_errors),
+                cmocka_unit_test(test_logs_are_joined),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

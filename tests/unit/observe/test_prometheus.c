@@ -102,6 +102,18 @@ static void test_labels_are_sorted_and_escaped(void **state) {
         expect("");
 }
 
+/* One label with other bytes would make a scraper refuse the whole page. */
+static void test_bytes_that_are_no_utf8(void **state) {
+        const struct metric_label label = { "model", "\xc3\xa9\xff\"\xc3" };
+        char                     *text = prometheus_labels_new(&label, 1);
+
+        (void)state;
+        assert_string_equal(text, "{model=\"\xc3\xa9\xef\xbf\xbd\\\"\xef\xbf\xbd\"}");
+        free(text);
+        prometheus_head(&out, "a", "\xff", METRIC_GAUGE);
+        expect("# HELP a \xef\xbf\xbd\n# TYPE a gauge\n");
+}
+
 /* The labels of a model are printed once, so they must not be cut for good. */
 static void test_labels_have_memory(void **state) {
         const struct metric_label labels[] = { { "model", "\"\"\"\"" }, { "version", "1" } };
@@ -162,6 +174,7 @@ SUITE(prometheus) {
                 cmocka_unit_test_setup_teardown(test_head_escapes_help, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_labels_are_sorted_and_escaped, set_up,
                                                 tear_down),
+                cmocka_unit_test_setup_teardown(test_bytes_that_are_no_utf8, set_up, tear_down),
                 cmocka_unit_test(test_labels_have_memory),
                 cmocka_unit_test_setup_teardown(test_sample, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_histogram, set_up, tear_down),

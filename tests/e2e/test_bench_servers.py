@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`neso bench` says what is true of servers that break connections, lose or refuse requests, or stop answering."""
+import contextlib
+import http.server
+import json
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from conftest import BUILD, Server, patience, write_repository
+from test_bench import DONE, FAILED, SECONDS, UNREACHABLE, adding, address, bench_raw
+
+TAKES_SECONDS = 30
+
+TENSOR = {"name": "T", "datatype": "INT32", "shape": [1]}
+METADATA = {"name": "m", "versions": ["1"], "inputs": [TENSOR], "outputs": [TENSOR]}
+SPEC = {"name": "T", "data_type": "TYPE_INT32", "dims": [1]}
+CONFIG = {"name": "m", "max_batch_size": 0, "input": [SPEC], "output": [SPEC]}
+STATISTICS = {"model_stats": [{"name": "m", "version": "1"}]}
+ANSWER = {"model_name": "m", "outputs": [{**TENSOR, "data": [1]}]}
+
+
+class Model(http.server.BaseHTTPRequestHandler):
+    """A model `m`. The server's `infer` gets the handler and the number of the request, from 0."""
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, value, status=200):
+        text = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def wait_forever(self):
+        """Until the test has ended."""
+        self.server.has_ended.wait()
+        self.close_connection = True
+
+    def do_GET(self):
+        if self.server.is_silent.is_set():
+            self.wait_forever()
+        else:
+            self.answer(CONFIG if self.path.endswith("/config")
+                        else STATISTICS if self.path.endswith("/stats") else METADATA)
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if self.server.is_silent.is_set():
+            self.wait_forever()
+        elif not self.path.endswith("/infer"):  # shared memory
+            self.answer({})
+        else:
+            with self.server.lock:
+                number = self.server.n_requests
+                self.server.n_requests += 1
+            self.server.infer(self, number)
+
+
+class Place(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+@pytest.fixture
+def place():
+    """A server whose `infer` a test sets."""
+    found = Place(("127.0.0.1", 0), Model)
+    found.lock, found.n_requests = threading.Lock(), 0
+    found.is_silent, found.has_ended = threading.Event(), threading.Event()
+    found.at = ("-u", f"127.0.0.1:{found.server_address[1]}", "-m", "m")
+    threading.Thread(target=found.serve_forever, daemon=True).start()
+    yield found
+    found.has_ended.set()
+    found.shutdown()
+    found.server_close()
+
+
+def measure(place, *arguments, code=DONE):
+    ended = bench_raw(*place.at, *arguments, "--json")
+    assert ended[0] == code, ended
+    return json.loads(ended[1])
+
+
+def test_a_connection_that_breaks_at_the_end_of_the_warm_up(place):
+    """Its lane rests when the load begins, which needs it."""
+    def infer(handler, number):
+        if number == 0:
+            handler.close_connection = True
+            return
+        if number == 1:  # the last answer of the warm-up, within the rest of the lane
+            time.sleep(0.005)
+        handler.answer(ANSWER)
+    place.infer = infer
+    [load] = measure(place, "--concurrency-range", 2, "--warmup-request-count", 2, "--request-count", 6)["loads"]
+    assert (load["requests"], load["failed"]) == (6, 0)
+
+
+def test_requests_that_are_never_answered(place):
+    def infer(handler, number):
+        if number in (3, 5):
+            handler.wait_forever()
+        else:
+            handler.answer(ANSWER)
+    place.infer = infer
+    line = ("--concurrency-range", 4, "-p", 100, "-r", 3)
+    [load] = measure(place, *line)["loads"]
+    assert (load["failed"], load["unanswered"]) == (0, 2) and load["requests"] > 0
+    place.n_requests = 0
+    code, out, _ = bench_raw(*place.at, *line)
+    assert code == DONE and "load 4: 2 requests were dropped without an answer at the end of the load" in out
+
+
+def test_a_load_with_errors_is_beyond_the_threshold(place):
+    """A server that refuses what is too much for it is as quick with 8 requests as with 1."""
+    slots = threading.Semaphore(2)
+
+    def infer(handler, number):
+        if not slots.acquire(blocking=False):
+            handler.answer({"error": "busy"}, 503)
+            return
+        time.sleep(0.02)
+        handler.answer(ANSWER)
+        slots.release()
+    place.infer = infer
+    line = ("-l", int(patience(5000)), "-r", 1, "--measurement-mode=count_windows",
+            "--measurement-request-count=30", "--warmup-request-count=4")
+    found = measure(place, *line, "--binary-search", "--concurrency-range", "1:8")
+    assert found["found"] < 4 and found["loads"][0]["value"] == 1 and found["loads"][1]["value"] == 8
+    assert found["loads"][1]["failed"] > 0
+    # A range without an end ends there, too.
+    assert measure(place, *line, "--concurrency-range", "1:0")["loads"][-1]["value"] < 10
+
+
+def interrupt(bench):
+    """The output, and the seconds until it has ended."""
+    begin = time.monotonic()
+    bench.send_signal(signal.SIGINT)
+    out, err = bench.communicate(timeout=SECONDS)
+    return out.decode(), err.decode(), time.monotonic() - begin
+
+
+@pytest.mark.parametrize("more", [(), ("--shared-memory", "system")])
+def test_an_interruption_while_the_server_is_silent(place, more):
+    """Each question that it does not answer would take 30 s."""
+    place.infer = lambda handler, number: handler.answer(ANSWER)
+    bench = subprocess.Popen([BUILD / "neso", "bench", *place.at, *more, "-v", "-p", "100", "-s", "0", "-r",
+                              "10000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert b"window 1" in bench.stderr.readline()
+    place.is_silent.set()
+    out, err, seconds = interrupt(bench)
+    assert bench.returncode in (FAILED, UNREACHABLE) and seconds < patience(20)
+    assert "Concurrency: 1, throughput: " in out and "Interrupted" in out
+    assert "interrupted: no answer from 127.0.0.1" in err
+
+
+def test_an_interruption_before_the_first_answer():
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        bench = subprocess.Popen([BUILD / "neso", "bench", "-m", "m", "-u",
+                                  f"127.0.0.1:{mute.getsockname()[1]}"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        connection, _ = mute.accept()
+        with connection:
+            assert connection.recv(10)
+            _, err, seconds = interrupt(bench)
+    assert bench.returncode == UNREACHABLE and seconds < patience(20)
+    assert "interrupted: no answer from" in err
+
+
+# ---- gRPC -------------------------------------------------------------------------------------------
+
+@contextlib.contextmanager
+def measures_grpc(tmp_path, option):
+    """A function that measures a model of a server with that option, on one connection, and returns the output."""
+    write_repository(tmp_path, {"one": adding(1)})
+    server = Server(tmp_path, [option], waits_for=("grpc",))
+
+    def run(*arguments):
+        code, out, err = bench_raw(*address(server, "grpc"), "-m", "one", "--connections", 1, *arguments)
+        assert code == DONE, err
+        return out
+    try:
+        yield run
+    finally:
+        server.stop()
+
+
+def test_latency_has_the_wait_for_a_stream(tmp_path):
+    """Eight requests under way where the server takes two streams: each takes as long as four."""
+    line = ("--concurrency-range", 8, "--request-parameter", "delay_ms:10:int", "--request-count", 80)
+    with measures_grpc(tmp_path, "--grpc-max-concurrent-streams=2") as run:
+        [load] = json.loads(run(*line, "--json"))["loads"]
+        out = run(*line)
+    assert load["requests"] == 80  # none was sent beyond what the server takes, and refused
+    assert load["latency_us"]["p50"] > 2 * load["from_send_us"]["p50"]
+    assert load["rate"] * load["latency_us"]["mean"] / 1e6 > 6  # Little's law, but for the start and the end
+    assert "load 8: requests waited for a connection or a stream before they were sent" in out
+
+
+def test_a_connection_that_ends_in_good_order(tmp_path):
+    """A client that is told to go connects again: no request of it fails."""
+    with measures_grpc(tmp_path, "--grpc-max-connection-age=300") as run:
+        [load] = json.loads(run("--concurrency-range", 8, "--request-parameter", "delay_ms:2:int",
+                                "--request-count", 800, "--json"))["loads"]
+    assert (load["requests"], load["failed"]) == (800, 0), load["errors"]
