@@ -7,6 +7,7 @@
 #include "codec/base64.h"
 #include "codec/json_writer.h"
 #include "load/grpc_message.h"
+#include "load/waiter.h"
 #include "load/wire.h"
 #include "net/loop.h"
 
@@ -15,6 +16,7 @@
 struct control {
         struct channel_shard *shard; /* borrowed */
         uint64_t              timeout_ns;
+        struct waiter        *waiter;  /* borrowed; NULL: signals do not count */
         struct channel       *channel; /* of the loop's thread */
         struct call           call;
         struct wire_message   message;
@@ -43,6 +45,8 @@ static void on_done(struct call *call, const struct answer *a) {
         strbuf_clear(&c->answer);
         strbuf_put(&c->answer, a->text.ptr, a->text.len);
         cond_signal(&c->changed);
+        if (c->waiter != NULL)
+                waiter_wake(c->waiter);
 }
 
 static const struct call_ops call_ops = { .on_done = on_done };
@@ -93,21 +97,41 @@ static void run_order(struct control *c, void (*order)(struct control *c)) {
         mutex_unlock(&c->lock);
 }
 
-/* Sends the call and waits; false when no answer came in time. */
-static bool run_call(struct control *c) {
-        uint64_t deadline_ns = clock_now_ns() + c->timeout_ns;
-        bool     is_answered;
+static bool is_interrupted(const struct control *c) {
+        return c->waiter != NULL && c->waiter->is_interrupted;
+}
 
-        c->is_answered = false; /* no call is under way */
-        run_order(c, order_send);
+static bool is_answered(struct control *c) {
+        MUTEX_GUARD(&c->lock);
+
+        return c->is_answered;
+}
+
+static void wait_for_answer(struct control *c) {
+        uint64_t deadline_ns = clock_now_ns() + c->timeout_ns;
+
+        if (c->waiter != NULL) {
+                while (!is_answered(c) && !is_interrupted(c) && clock_now_ns() < deadline_ns)
+                        waiter_wait(c->waiter, deadline_ns);
+                return;
+        }
         mutex_lock(&c->lock);
         while (!c->is_answered && cond_wait_until(&c->changed, &c->lock, deadline_ns))
                 ;
-        is_answered = c->is_answered;
         mutex_unlock(&c->lock);
-        if (!is_answered)
+}
+
+/* Sends the call and waits; false when no answer came in time, or before a signal. */
+static bool run_call(struct control *c) {
+        bool has_answer;
+
+        c->is_answered = false; /* no call is under way */
+        run_order(c, order_send);
+        wait_for_answer(c);
+        has_answer = is_answered(c);
+        if (!has_answer)
                 run_order(c, order_drop);
-        return is_answered;
+        return has_answer;
 }
 
 struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns) {
@@ -121,6 +145,11 @@ struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns) {
         call_init(&c->call, &call_ops);
         run_order(c, order_open);
         return c;
+}
+
+void control_set_waiter(struct control *c, struct waiter *w) {
+        if (c != NULL)
+                c->waiter = w;
 }
 
 void control_close(struct control *c) {
@@ -236,7 +265,7 @@ static struct error *refused(const struct control *c) {
 
 struct error *control_ask(struct control *c, enum control_question question,
                           const struct control_subject *subject, struct strbuf *ret) {
-        bool is_http = c->shard->target->protocol == TARGET_HTTP;
+        bool is_http = c->shard->target->protocol == TARGET_HTTP, has_answer;
 
         strbuf_clear(&c->head);
         strbuf_clear(&c->text);
@@ -247,7 +276,10 @@ struct error *control_ask(struct control *c, enum control_question question,
         c->message = (struct wire_message){ .head = strbuf_str(&c->head),
                                             .before = strbuf_str(&c->text) };
         c->call.message = &c->message;
-        if (!run_call(c))
+        has_answer = !is_interrupted(c) && run_call(c);
+        if (!has_answer && is_interrupted(c))
+                return error_new_text(ERR_CANCELLED, "interrupted by a signal");
+        if (!has_answer)
                 return error_new(ERR_UNAVAILABLE, "no answer from %s within %llu s",
                                  c->shard->target->authority,
                                  (unsigned long long)(c->timeout_ns / NS_PER_S));

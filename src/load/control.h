@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 struct control;
+struct waiter;
 
 enum control_question {
         CONTROL_METADATA, /* of the model */
@@ -40,7 +41,11 @@ struct control_subject {
 
 /* The target is asked over the loop; `shard` is borrowed and used by its thread. */
 struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns);
-void            control_close(struct control *c); /* NULL is fine */
-/* Appends the answer to `ret`. UNAVAILABLE: no answer; INVALID_ARG: the server refused, with its reason. */
+/* A signal that the waiter gets from now on ends the question, CANCELLED, and each later one at once; NULL ends
+ * that. The waiter is borrowed, and is the caller's own. `c` NULL is fine. */
+void control_set_waiter(struct control *c, struct waiter *w);
+void control_close(struct control *c); /* NULL is fine */
+/* Appends the answer to `ret`. UNAVAILABLE: no answer; INVALID_ARG: the server refused, with its reason;
+ * CANCELLED: see control_set_waiter(). */
 struct error *control_ask(struct control *c, enum control_question question,
                           const struct control_subject *subject, struct strbuf *ret) NODISCARD;

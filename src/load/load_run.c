@@ -119,6 +119,7 @@ static struct error *open_metrics(struct load_run *r) {
                                                    .target = &r->metrics_target,
                                                    .room = mem_alloc(CHANNEL_ROOM_BYTES) };
         r->metrics = control_open(&r->metrics_shard, CONTROL_NS);
+        control_set_waiter(r->metrics, &r->waiter);
         return error_wrap(control_ask(r->metrics, CONTROL_PAGE,
                                       &(struct control_subject){ .path = r->metrics_path }, &page),
                           "--collect-metrics");
@@ -215,7 +216,9 @@ static struct error *look_for_stats(struct load_run *r) {
         if (err == NULL)
                 err = server_stats_read(strbuf_str(&text), subject.model, NULL, &stats);
         r->has_stats = err == NULL;
-        return err != NULL && err->code == ERR_UNAVAILABLE ? STEAL(err) : NULL;
+        if (err == NULL || (err->code != ERR_UNAVAILABLE && err->code != ERR_CANCELLED))
+                return NULL;
+        return STEAL(err);
 }
 
 static struct error *find_model(struct load_run *r) {
@@ -320,13 +323,24 @@ static struct worker *make_worker(struct load_run *r, size_t part) {
         });
 }
 
-static struct error *open_run(struct load_run *r) {
-        TRY(open_target(r));
+/* A signal ends the wait for a server that does not answer. Later, during the load, it ends the load. */
+static struct error *open_model(struct load_run *r) {
         TRY(open_metrics(r));
         TRY(find_model(r));
         if (r->plan->endpoint == LANGUAGE_NONE)
                 TRY(check_model(r));
-        TRY(r->plan->endpoint == LANGUAGE_NONE ? make_requests(r) : make_prompts(r));
+        return r->plan->endpoint == LANGUAGE_NONE ? make_requests(r) : make_prompts(r);
+}
+
+static struct error *open_run(struct load_run *r) {
+        struct error *err;
+
+        TRY(open_target(r));
+        control_set_waiter(r->control, &r->waiter);
+        err = open_model(r);
+        control_set_waiter(r->control, NULL); /* regions are unregistered after a signal, too */
+        control_set_waiter(r->metrics, NULL);
+        TRY(err);
         r->checker = (struct answer_checker){ &r->model, &r->inputs, r->target.protocol,
                                               r->plan->v->batch };
         r->n_workers = (size_t)r->plan->v->n_threads;
