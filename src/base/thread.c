@@ -114,6 +114,9 @@ static void set_turn(uint64_t ns) {
 
         if (syscall(SYS_sched_getattr, 0, &a, sizeof(a), 0) != 0 || a.policy != SCHED_OTHER)
                 return;
+        /* The reset on fork would take a higher priority from all threads that this one starts, for good. */
+        if (a.nice < 0)
+                return;
         a.size = sizeof(a);
         a.flags |= RESET_ON_FORK; /* which cannot be taken back */
         a.runtime_ns = ns;

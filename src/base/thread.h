@@ -22,7 +22,8 @@ bool thread_try_join(struct thread *t);
 /* For a thread that computes for long while others serve: from now on whatever else wakes up runs at
  * once, before this thread's turn is over. Its share of the CPUs stays, only its turns come later
  * and are longer. Threads that it starts are ordinary ones, also after thread_leave_background(). Nothing
- * happens on kernels before Linux 6.12, nor in a process that runs with a policy of its own. */
+ * happens on kernels before Linux 6.12, nor in a process that runs with a policy of its own or with a
+ * negative nice value, which its threads keep. */
 void thread_enter_background(void);
 /* Its turns are ordinary ones again. */
 void thread_leave_background(void);

@@ -154,11 +154,11 @@ static struct error *read_cache_setting(const char *text, struct settings *ret) 
                 return NULL;
         if (!has_cache)
                 return error_new(ERR_INVALID_ARG,
-                                 "Error: No cache name specified. --cache-config option format is "
+                                 "No cache name specified. --cache-config option format is "
                                  "<cache name>,<setting>=<value>. Got %s",
                                  text);
         return error_new(ERR_INVALID_ARG,
-                         "Error: --cache-config option format is "
+                         "--cache-config option format is "
                          "'<cache name>,<setting>=<value>'. Got %s",
                          text);
 }
@@ -202,7 +202,7 @@ static struct error *set_cache(const struct cli_options *o, struct TRITONSERVER_
         if (o->cache_bytes >= 0) {
                 if (o->cache_config.n_items > 0)
                         return error_new(ERR_INVALID_ARG,
-                                         "Error: Incompatible flags --response-cache-byte-size and "
+                                         "Incompatible flags --response-cache-byte-size and "
                                          "--cache-config both provided. Please provide one or the "
                                          "other.");
                 return core_error_take(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(
@@ -257,9 +257,8 @@ static struct error *set_model_control(const struct cli_options          *o,
                                  o->model_control_mode);
         CORE(TRITONSERVER_ServerOptionsSetModelControlMode(t, modes[i].mode));
         if (o->load_model.n_items > 0 && modes[i].mode != TRITONSERVER_MODEL_CONTROL_EXPLICIT)
-                return error_new_text(ERR_INVALID_ARG,
-                                      "Error: Use of '--load-model' requires setting "
-                                      "'--model-control-mode=explicit' as well.");
+                return error_new_text(ERR_INVALID_ARG, "Use of '--load-model' requires setting "
+                                                       "'--model-control-mode=explicit' as well.");
         return NULL;
 }
 
@@ -294,7 +293,7 @@ static struct error *add_resource(const char *text, struct TRITONSERVER_ServerOp
                 is_right = is_right && str_to_u64(device, &number) && number <= INT32_MAX;
         if (!is_right)
                 return error_new(ERR_INVALID_ARG,
-                                 "Error: --rate-limit-resource option format is "
+                                 "--rate-limit-resource option format is "
                                  "'<resource_name>:<count>:<device>' or '<resource_name>:<count>'. "
                                  "Got %s",
                                  text);

@@ -401,8 +401,9 @@ static struct error *start_poller(struct serve *s) {
 
 static void log_keys(struct api_keys *keys) {
         const char *path = api_keys_path(keys);
+        size_t      n = api_keys_count(keys);
 
-        log_info("%zu API keys are in force, from %s", api_keys_count(keys), path);
+        log_info("%zu API key%s in force, from %s", n, n == 1 ? " is" : "s are", path);
         if (api_keys_are_writable_by_others(keys))
                 log_warn("%s may be written to by others than its owner, who could give "
                          "themselves any right",

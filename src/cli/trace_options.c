@@ -74,18 +74,32 @@ static struct error *read_count(const struct source *s, const char *value, int32
         return NULL;
 }
 
-/* MIN and MAX are older names of TIMESTAMPS. */
+/* The words that the reference server takes. Its help and Neso's name three of them; the others are older
+ * ones. */
 static struct error *read_level(const struct source *s, const char *value, uint32_t *ret) {
-        if (strcasecmp(value, "OFF") == 0)
-                *ret = TRITONSERVER_TRACE_LEVEL_DISABLED;
-        else if (strcasecmp(value, "TIMESTAMPS") == 0 || strcasecmp(value, "MIN") == 0 ||
-                 strcasecmp(value, "MAX") == 0)
-                *ret |= TRITONSERVER_TRACE_LEVEL_TIMESTAMPS;
-        else if (strcasecmp(value, "TENSORS") == 0)
-                *ret |= TRITONSERVER_TRACE_LEVEL_TENSORS;
-        else
-                return bad_setting(s, "expects OFF, TIMESTAMPS or TENSORS as trace level");
-        return NULL;
+        static const struct {
+                const char *word;
+                uint32_t    level;
+        } words[] = {
+                { "OFF", TRITONSERVER_TRACE_LEVEL_DISABLED },
+                { "FALSE", TRITONSERVER_TRACE_LEVEL_DISABLED },
+                { "TIMESTAMPS", TRITONSERVER_TRACE_LEVEL_TIMESTAMPS },
+                { "ON", TRITONSERVER_TRACE_LEVEL_TIMESTAMPS },
+                { "TRUE", TRITONSERVER_TRACE_LEVEL_TIMESTAMPS },
+                { "MIN", TRITONSERVER_TRACE_LEVEL_TIMESTAMPS },
+                { "MAX", TRITONSERVER_TRACE_LEVEL_TIMESTAMPS },
+                { "TENSORS", TRITONSERVER_TRACE_LEVEL_TENSORS },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+                if (strcasecmp(value, words[i].word) != 0)
+                        continue;
+                if (words[i].level == TRITONSERVER_TRACE_LEVEL_DISABLED)
+                        *ret = TRITONSERVER_TRACE_LEVEL_DISABLED;
+                *ret |= words[i].level;
+                return NULL;
+        }
+        return bad_setting(s, "expects OFF, TIMESTAMPS or TENSORS as trace level");
 }
 
 static struct error *read_mode(const struct source *s, const char *value, enum trace_mode *ret) {

@@ -2,13 +2,16 @@
 #include "load/answer_checker.h"
 
 #include "base/compiler.h"
+#include "base/mem.h"
 #include "codec/json_find.h"
 #include "load/grpc_answer.h"
+
+#include <stdlib.h>
 
 struct comparison {
         const struct answer_checker *checker;
         size_t                       first;
-        size_t                       n_compared;
+        bool                        *is_compared; /* owned: of each output */
         bool                         is_equal;
 };
 
@@ -37,12 +40,14 @@ static bool compare_rows(const struct comparison *c, size_t output, struct str b
 
 static void compare_output(struct comparison *c, struct str name, struct str bytes) {
         const struct load_tensor *t = load_model_output(c->checker->model, name);
+        size_t                    output;
 
         if (t == NULL)
                 return;
-        c->n_compared++;
-        if (!compare_rows(c, (size_t)(t - c->checker->model->outputs), bytes))
+        output = (size_t)(t - c->checker->model->outputs);
+        if (c->is_compared[output] || !compare_rows(c, output, bytes))
                 c->is_equal = false;
+        c->is_compared[output] = true;
 }
 
 /* Values are after the JSON, in the order of the outputs. */
@@ -69,22 +74,29 @@ static bool on_output(void *owner, const struct grpc_output *o) {
         return true;
 }
 
-static size_t n_expected(const struct comparison *c) {
+/* True when no output that is expected is missing. */
+static bool has_all(const struct comparison *c) {
         const struct input_entry *e = entry_of(c, 0);
-        size_t                    n = 0;
 
         for (size_t i = 0; e->outputs != NULL && i < c->checker->model->n_outputs; i++)
-                n += e->outputs[i].bytes.ptr != NULL;
-        return n;
+                if (e->outputs[i].bytes.ptr != NULL && !c->is_compared[i])
+                        return false;
+        return true;
 }
 
 bool answer_checker_compare(const struct answer_checker *checker, size_t first,
                             const struct answer *a) {
-        struct comparison c = { .checker = checker, .first = first, .is_equal = true };
+        struct comparison c = { .checker = checker,
+                                .first = first,
+                                .is_compared = mem_zalloc(checker->model->n_outputs + 1),
+                                .is_equal = true };
+        bool              is_right;
 
         if (checker->protocol == TARGET_HTTP)
                 compare_http(&c, a);
         else if (!grpc_outputs_read(a->text, on_output, &c))
                 c.is_equal = false;
-        return c.is_equal && c.n_compared >= n_expected(&c);
+        is_right = c.is_equal && has_all(&c);
+        free(c.is_compared);
+        return is_right;
 }

@@ -21,6 +21,6 @@ struct answer_checker {
         uint64_t                 batch;
 };
 
-/* `first`: the entry of the request's first row. True when no output differs from what is expected; outputs
- * without an expected value are not compared. */
+/* `first`: the entry of the request's first row. True when the answer has each expected output once, and
+ * none differs; outputs without an expected value are not compared. */
 bool answer_checker_compare(const struct answer_checker *c, size_t first, const struct answer *a);

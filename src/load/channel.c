@@ -123,6 +123,7 @@ static void on_connected(struct conn *conn) {
 static void free_channel(struct channel *ch) {
         ch->protocol->on_closed(ch);
         strbuf_done(&ch->sending);
+        strbuf_done(&ch->event);
         free(ch);
 }
 

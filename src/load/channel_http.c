@@ -81,17 +81,29 @@ static struct str event_at(struct str body, size_t at) {
         return (struct str){ 0 };
 }
 
-/* The text after "data:", which other lines of the event may precede. */
-static struct str event_json(struct str event) {
-        struct str name = STR_LIT("data:");
+/* The text after "data:", which other lines of the event may precede. Several such lines are lines of one text
+ * (HTML, 9.2.6), which is valid until the next call. */
+static struct str event_json(struct channel *ch, struct str event) {
+        struct str name = STR_LIT("data:"), text = { 0 };
 
+        strbuf_clear(&ch->event);
         STR_FOR_EACH(event, '\n', line) {
+                struct str here;
+
                 if (!str_starts(line, name))
                         continue;
                 line.len -= line.ptr[line.len - 1] == '\r';
-                return str_trim(str_skip(line, name.len));
+                here = str_trim(str_skip(line, name.len));
+                if (text.ptr == NULL) {
+                        text = here;
+                        continue;
+                }
+                if (ch->event.len == 0)
+                        strbuf_put(&ch->event, text.ptr, text.len);
+                strbuf_putc(&ch->event, '\n');
+                strbuf_put(&ch->event, here.ptr, here.len);
         }
-        return (struct str){ 0 };
+        return ch->event.len > 0 ? strbuf_str(&ch->event) : text;
 }
 
 static bool has_error(struct str json) {
@@ -107,7 +119,7 @@ static void take_events(struct channel *ch, struct call *c, struct str body) {
         struct str    event;
 
         while (ch->event_at < body.len && (event = event_at(body, ch->event_at)).ptr != NULL) {
-                a.text = event_json(event);
+                a.text = event_json(ch, event);
                 if (has_error(a.text)) {
                         ch->failed_at = ch->event_at;
                 } else if (a.text.len > 0 && c->ops->on_response != NULL) {
@@ -126,7 +138,7 @@ static void end_events(struct channel *ch, struct call *c, struct answer *a) {
         if (ch->failed_at == SIZE_MAX)
                 return;
         a->kind = ANSWER_REFUSED;
-        a->text = reason_of(event_json(event_at(a->text, ch->failed_at)));
+        a->text = reason_of(event_json(ch, event_at(a->text, ch->failed_at)));
 }
 
 static void finish_call(struct channel *ch) {

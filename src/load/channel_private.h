@@ -42,6 +42,7 @@ struct channel {
         struct http_response response;
         size_t               event_at;  /* of the body: the event that is not complete yet */
         size_t               failed_at; /* the event with an error; SIZE_MAX: none */
+        struct strbuf        event;     /* owned: the text of an event with several lines of it */
 
         /* gRPC */
         struct h2_client h2;

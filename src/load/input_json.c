@@ -4,14 +4,13 @@
 #include "codec/base64.h"
 #include "codec/half_float.h"
 #include "codec/json_find.h"
+#include "codec/json_number.h"
 #include "load/input_set_private.h"
 
 #include <math.h>
 #include <string.h>
 
 #define MAX_VALUES ((size_t)1 << 30)
-#define MAX_REAL_INTEGER                                                                           \
-        9007199254740992.0 /* 2^53: above it a double stands for several integers */
 
 struct source {
         struct input_set        *set;
@@ -26,16 +25,53 @@ static struct error *wrong_value(const struct load_tensor *t, const char *wanted
         return error_new(ERR_INVALID_ARG, "a value of %s must be %s", t->datatype, wanted);
 }
 
-/* "16.0" and "1e3" are integers, too. */
-static bool read_integer(const struct json_number *n, struct json_number *ret) {
-        *ret = *n;
-        if (n->is_integer)
-                return true;
-        if (!(fabs(n->real) < MAX_REAL_INTEGER) || n->real != floor(n->real))
-                return false;
-        ret->magnitude = (uint64_t)fabs(n->real);
-        ret->is_negative = n->real < 0;
+/* Multiplies by a power of ten; false when the result is no integer of 64 bits. */
+static bool scale(uint64_t *n, int64_t exponent) {
+        for (; *n != 0 && exponent > 0; exponent--)
+                if (__builtin_mul_overflow(*n, 10U, n))
+                        return false;
+        for (; *n != 0 && exponent < 0; exponent++) {
+                if (*n % 10 != 0)
+                        return false;
+                *n /= 10;
+        }
         return true;
+}
+
+/* Zeros at the end are left to the exponent, of which "1.000" may have any number. */
+static bool read_digits(const struct decimal *d, uint64_t *ret, int64_t *ret_exponent) {
+        uint64_t n = 0;
+        int64_t  n_zeros = 0;
+        bool     is_fraction = false;
+
+        *ret_exponent = d->shift;
+        for (const char *at = d->digits; at < d->digits_end; at++) {
+                if (*at == '.') {
+                        is_fraction = true;
+                        continue;
+                }
+                *ret_exponent -= is_fraction;
+                n_zeros++;
+                if (*at == '0')
+                        continue;
+                if (!scale(&n, n_zeros) || __builtin_add_overflow(n, (uint64_t)(*at - '0'), &n))
+                        return false;
+                n_zeros = 0;
+        }
+        *ret_exponent += n_zeros;
+        *ret = n;
+        return true;
+}
+
+/* "16.0" and "1e18" are integers, too. Their digits are read, since a double would round them. */
+static void find_integer(const struct json_number_scan *scan, struct json_number *n) {
+        int64_t exponent;
+
+        if (n->is_integer || scan->kind != JSON_NUMBER_REAL)
+                return;
+        n->is_integer = read_digits(&scan->decimal, &n->magnitude, &exponent) &&
+                        scale(&n->magnitude, exponent);
+        n->is_negative = scan->decimal.is_negative && n->magnitude != 0;
 }
 
 /* The largest magnitude of a type. */
@@ -49,12 +85,11 @@ static uint64_t magnitude_of(const struct load_tensor *t, bool is_negative) {
 
 static struct error *put_integer(const struct load_tensor *t, const struct json_number *n,
                                  struct strbuf *out) {
-        struct json_number integer;
-        uint64_t           bits;
+        uint64_t bits;
 
-        if (!read_integer(n, &integer) || integer.magnitude > magnitude_of(t, integer.is_negative))
+        if (!n->is_integer || n->magnitude > magnitude_of(t, n->is_negative))
                 return wrong_value(t, "an integer that it holds");
-        bits = integer.is_negative ? -integer.magnitude : integer.magnitude;
+        bits = n->is_negative ? -n->magnitude : n->magnitude;
         strbuf_put(out, &bits, t->element_bytes); /* the low bytes come first */
         return NULL;
 }
@@ -89,6 +124,16 @@ static struct error *put_number(const struct load_tensor *t, const struct json_n
         return NULL;
 }
 
+static struct json_number read_number(struct json_reader *r) {
+        struct json_number_scan scan;
+        struct json_number      n;
+
+        json_number_scan(r->at, r->end, &scan); /* json_peek() has skipped blanks */
+        n = json_read_number(r);
+        find_integer(&scan, &n);
+        return n;
+}
+
 static struct error *put_scalar(struct source *s, const struct load_tensor *t,
                                 struct json_reader *r, struct strbuf *out) {
         enum json_type     type = json_peek(r);
@@ -109,7 +154,7 @@ static struct error *put_scalar(struct source *s, const struct load_tensor *t,
         if (type == JSON_BOOL)
                 n.real = n.magnitude = json_read_bool(r);
         else if (type == JSON_NUMBER)
-                n = json_read_number(r);
+                n = read_number(r);
         else
                 return wrong_value(t, "a number");
         if (strcmp(t->datatype, "BOOL") == 0)

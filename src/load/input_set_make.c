@@ -136,9 +136,8 @@ static struct error *make_entry(struct input_set *s, const struct load_model *m,
 
 /* ---- directories ------------------------------------------------------------------------------- */
 
-/* A text file has an element of BYTES on each line. */
-static struct error *read_lines(struct input_set *s, struct str text, struct str *ret) {
-        AUTO_STRBUF out = { .max = MAX_FILE };
+struct error *input_lines_read(struct input_set *s, struct str text, size_t max, struct str *ret) {
+        AUTO_STRBUF out = { .max = max };
 
         if (text.len == 0)
                 text.ptr = NULL; /* not one empty line */
@@ -150,7 +149,7 @@ static struct error *read_lines(struct input_set *s, struct str text, struct str
                 strbuf_put(&out, &len, sizeof(len));
                 strbuf_put(&out, line.ptr, line.len);
         }
-        ret->ptr = arena_try_str(&s->arena, strbuf_str(&out));
+        ret->ptr = out.overflowed ? NULL : arena_try_str(&s->arena, strbuf_str(&out));
         ret->len = out.len;
         return ret->ptr != NULL ? NULL : input_set_no_room();
 }
@@ -161,7 +160,7 @@ static struct error *read_tensor_file(struct input_set *s, const struct load_ten
 
         TRY(file_read(path, MAX_FILE, &text));
         if (t->element_bytes == 0)
-                return read_lines(s, strbuf_str(&text), ret);
+                return input_lines_read(s, strbuf_str(&text), MAX_FILE, ret);
         ret->ptr = arena_try_str(&s->arena, strbuf_str(&text));
         ret->len = text.len;
         return ret->ptr != NULL ? NULL : input_set_no_room();

@@ -155,14 +155,18 @@ static struct error *ask_control(const struct load_regions *a, struct control *c
 }
 
 struct error *load_regions_open(struct load_regions *a, struct control *c) {
+        struct error *err;
+
         if (a->kind == LOAD_MEMORY_CUDA)
                 TRY(open_gpus(a));
         for (size_t i = 0; i < a->n_regions; i++) {
                 struct region *r = &a->regions[i];
 
                 TRY(make_region(a, r));
-                TRY(error_wrap(ask_control(a, c, r, true), "registering shared memory"));
-                r->is_registered = true;
+                err = ask_control(a, c, r, true);
+                /* Without an answer it may have been registered all the same. */
+                r->is_registered = err == NULL || err->code != ERR_INVALID_ARG;
+                TRY(error_wrap(err, "registering shared memory"));
         }
         return NULL;
 }

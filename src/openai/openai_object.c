@@ -247,6 +247,57 @@ static void put_rows(const struct openai_answer *a, struct json_writer *w, struc
         json_end_array(w);
 }
 
+/* ---- numbers that JSON does not have ---- */
+
+/* What JSON readers of the model's language take for a number; 0: none is here. */
+static size_t word_len(struct str rest) {
+        static const char *const words[] = { "NaN", "Infinity", "Inf" };
+
+        for (size_t i = 0; i < ARRAY_LEN(words); i++)
+                if (str_starts(rest, str_of(words[i])))
+                        return strlen(words[i]);
+        return 0;
+}
+
+static bool may_have_word(struct str json) {
+        return json.len > 0 && (memmem(json.ptr, json.len, "NaN", 3) != NULL ||
+                                memmem(json.ptr, json.len, "Inf", 3) != NULL);
+}
+
+/* Copies a string, from the quote at its beginning. Returns what follows it. */
+static struct str put_text(struct str rest, struct strbuf *out) {
+        size_t n = 1;
+
+        while (n < rest.len && rest.ptr[n] != '"')
+                n += rest.ptr[n] == '\\' ? 2 : 1;
+        n = MIN(n + 1, rest.len);
+        strbuf_put(out, rest.ptr, n);
+        return str_skip(rest, n);
+}
+
+/* Copies JSON with the words as JSON has them. A client of most languages could read nothing of an answer with
+ * such a word. The API has -9999.0 for a token with a probability of 0; the others become null. */
+static void put_without_words(struct str json, struct strbuf *out) {
+        struct str rest = json;
+
+        while (rest.len > 0) {
+                size_t n = word_len(rest);
+                bool   is_negative = n > 0 && out->len > 0 && out->ptr[out->len - 1] == '-';
+
+                if (*rest.ptr == '"') {
+                        rest = put_text(rest, out);
+                        continue;
+                }
+                if (is_negative)
+                        out->len--;
+                if (n == 0)
+                        strbuf_putc(out, *rest.ptr);
+                else
+                        strbuf_puts(out, is_negative && *rest.ptr == 'I' ? "-9999.0" : "null");
+                rest = str_skip(rest, MAX(n, 1));
+        }
+}
+
 /* ---- printing ---- */
 
 /* A line break would end the event; outside of strings it is a blank, and inside no JSON has one. */
@@ -288,7 +339,7 @@ static void print_object(const struct openai_answer *a, const struct object_memb
         json_end_object(&w);
 }
 
-struct error *openai_object_add(struct openai_answer *a, struct str object, struct arena *scratch,
+static struct error *add_object(struct openai_answer *a, struct str object, struct arena *scratch,
                                 struct strbuf *out) {
         struct object_members o;
         size_t                begin = out->len;
@@ -315,4 +366,16 @@ struct error *openai_object_add(struct openai_answer *a, struct str object, stru
         join_lines(out, begin);
         STRBUF_PUT_LIT(out, "\n\n");
         return NULL;
+}
+
+/* A vector with such a number is refused instead: check_rows(). */
+struct error *openai_object_add(struct openai_answer *a, struct str object, struct arena *scratch,
+                                struct strbuf *out) {
+        AUTO_STRBUF copy = { .max = OPENAI_MAX_TEXT_BYTES };
+
+        if (a->q->endpoint == OPENAI_EMBEDDINGS || !may_have_word(object))
+                return add_object(a, object, scratch, out);
+        put_without_words(object, &copy);
+        TRY(strbuf_check(&copy, "the answer"));
+        return add_object(a, strbuf_str(&copy), scratch, out);
 }

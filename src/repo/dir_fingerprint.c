@@ -12,7 +12,7 @@
 
 /* Symbolic links may lead to the same directory many times, or to the root of the machine. */
 #define MAX_DEPTH 16
-#define MAX_ENTRIES ((size_t)1 << 17)
+#define MAX_ENTRIES ((size_t)DIR_FINGERPRINT_MAX_ENTRIES)
 
 /* FNV-1a, 64 bits: the offset basis and the prime. An attacker gains nothing by a collision. */
 #define HASH_START DIR_FINGERPRINT_NO_CONFIG
@@ -41,11 +41,6 @@ struct place {
         unsigned            depth;
 };
 
-/* What is being read: the entries that may still be looked at. */
-struct walk {
-        size_t n_left;
-};
-
 static bool is_above(const struct place *place, const struct file_stat *stat) {
         for (; place != NULL; place = place->above)
                 if (place->inode == stat->inode && place->device == stat->device)
@@ -53,11 +48,12 @@ static bool is_above(const struct place *place, const struct file_stat *stat) {
         return false;
 }
 
-static uint64_t mix_tree(struct walk *walk, uint64_t hash, const char *path,
+/* *n_left: the entries that may still be looked at. */
+static uint64_t mix_tree(size_t *n_left, uint64_t hash, const char *path,
                          const struct place *place);
 
 /* Mixes in one entry of a directory, with everything below it. */
-static uint64_t mix_entry(struct walk *walk, uint64_t hash, const char *path, const char *name,
+static uint64_t mix_entry(size_t *n_left, uint64_t hash, const char *path, const char *name,
                           const struct place *above) {
         struct file_stat stat;
         AUTO_ERROR       err = file_stat(path, &stat);
@@ -69,7 +65,7 @@ static uint64_t mix_entry(struct walk *walk, uint64_t hash, const char *path, co
         if (stat.is_directory && is_above(above, &stat))
                 return hash;
         if (stat.is_directory)
-                return mix_tree(walk, hash, path,
+                return mix_tree(n_left, hash, path,
                                 &(struct place){ .above = above,
                                                  .device = stat.device,
                                                  .inode = stat.inode,
@@ -80,17 +76,19 @@ static uint64_t mix_entry(struct walk *walk, uint64_t hash, const char *path, co
         return mix(hash, &stat.mtime_ns, sizeof(stat.mtime_ns));
 }
 
-static uint64_t mix_tree(struct walk *walk, uint64_t hash, const char *path,
+static uint64_t mix_tree(size_t *n_left, uint64_t hash, const char *path,
                          const struct place *place) {
         struct dir_list list = { 0 };
         AUTO_ERROR      err = place->depth < MAX_DEPTH ? dir_list_read(path, &list) : NULL;
 
-        for (size_t i = 0; err == NULL && i < list.n_names && walk->n_left > 0; i++) {
+        for (size_t i = 0; err == NULL && i < list.n_names; i++) {
                 AUTO_CHARS entry = path_join(path, list.names[i]);
 
-                walk->n_left--;
+                if (*n_left == 0)
+                        break;
+                (*n_left)--;
                 if (!is_leftover(list.names[i]))
-                        hash = mix_entry(walk, hash, entry, list.names[i], place);
+                        hash = mix_entry(n_left, hash, entry, list.names[i], place);
         }
         dir_list_done(&list);
         return hash;
@@ -116,23 +114,23 @@ static void add_version(struct dir_fingerprint *m, int64_t number, uint64_t file
 }
 
 /* The configuration is looked at whatever the files of the versions leave of the limit. */
-static void add_entry(struct dir_fingerprint *m, struct walk *walk, const char *path,
+static void add_entry(struct dir_fingerprint *m, size_t *n_left, const char *path,
                       const char *name) {
-        struct walk of_config = { .n_left = MAX_ENTRIES };
-        int64_t     number;
+        size_t  of_config = MAX_ENTRIES;
+        int64_t number;
 
         if (is_leftover(name))
                 return;
         if (version_from_name(str_of(name), &number) && is_directory(path))
-                add_version(m, number, mix_entry(walk, HASH_START, path, name, NULL));
+                add_version(m, number, mix_entry(n_left, HASH_START, path, name, NULL));
         else if (strcmp(name, "config.pbtxt") == 0 || strcmp(name, "configs") == 0)
                 m->config = mix_entry(&of_config, m->config, path, name, NULL);
         else
-                m->rest = mix_entry(walk, m->rest, path, name, NULL);
+                m->rest = mix_entry(n_left, m->rest, path, name, NULL);
 }
 
 struct error *dir_fingerprint_read(const char *directory, struct dir_fingerprint **ret) {
-        struct walk             walk = { .n_left = MAX_ENTRIES };
+        size_t                  n_left = MAX_ENTRIES;
         struct dir_list         list;
         struct dir_fingerprint *m;
 
@@ -142,9 +140,10 @@ struct error *dir_fingerprint_read(const char *directory, struct dir_fingerprint
         for (size_t i = 0; i < list.n_names; i++) {
                 AUTO_CHARS path = path_join(directory, list.names[i]);
 
-                add_entry(m, &walk, path, list.names[i]);
+                add_entry(m, &n_left, path, list.names[i]);
         }
         dir_list_done(&list);
+        m->is_cut = n_left == 0;
         *ret = m;
         return NULL;
 }

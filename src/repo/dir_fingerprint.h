@@ -24,6 +24,8 @@
 /* Value of `config` for a directory without a configuration. */
 #define DIR_FINGERPRINT_NO_CONFIG UINT64_C(0xcbf29ce484222325)
 
+#define DIR_FINGERPRINT_MAX_ENTRIES 131072
+
 struct store_copy;
 
 struct version_fingerprint {
@@ -36,6 +38,7 @@ struct dir_fingerprint {
         uint64_t                    rest;
         struct version_fingerprint *versions; /* owned; ascending */
         size_t                      n_versions;
+        bool                        is_cut; /* there may be entries beyond the limit */
 };
 
 /* Reads the fingerprint. NOT_FOUND or a similar error when the directory cannot be read. A file

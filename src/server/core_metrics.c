@@ -72,6 +72,16 @@ static uint64_t memory_field(const char *text, const char *name) {
         return kib * 1024;
 }
 
+/* In a container MemAvailable may be the machine's, and larger than MemTotal. */
+void core_metrics_read_memory(const char *text, uint64_t *ret_total_bytes,
+                              uint64_t *ret_used_bytes) {
+        uint64_t total = memory_field(text, "MemTotal:");
+        uint64_t available = memory_field(text, "MemAvailable:");
+
+        *ret_total_bytes = total;
+        *ret_used_bytes = total - MIN(available, total);
+}
+
 static void read_memory(struct core_metrics *m) {
         AUTO_STRBUF text = { .max = PROC_FILE_MAX };
         AUTO_ERROR  err = NULL;
@@ -79,9 +89,7 @@ static void read_memory(struct core_metrics *m) {
         err = file_read("/proc/meminfo", PROC_FILE_MAX, &text);
         if (err != NULL)
                 return;
-        m->memory_total_bytes = memory_field(strbuf_cstr(&text), "MemTotal:");
-        m->memory_used_bytes =
-                m->memory_total_bytes - memory_field(strbuf_cstr(&text), "MemAvailable:");
+        core_metrics_read_memory(strbuf_cstr(&text), &m->memory_total_bytes, &m->memory_used_bytes);
 }
 
 static void refresh_machine(struct core_metrics *m) {

@@ -29,6 +29,10 @@ struct core_metrics *core_metrics_new(struct metric_registry            *r,
                                       const struct core_metrics_options *options);
 void                 core_metrics_free(struct core_metrics *m);
 
+/* Reads the text of /proc/meminfo; 0 for what it does not say. */
+void core_metrics_read_memory(const char *text, uint64_t *ret_total_bytes,
+                              uint64_t *ret_used_bytes);
+
 /* Reads the readiness of the models, and the GPUs, for the page that is printed next. No lock may be held. */
 void core_metrics_measure(struct core_metrics *m, struct repo *repo);
 

@@ -104,7 +104,12 @@ static void note_head(struct fetch_file *f, const struct store_answer *a) {
         const char *kind = store_answer_header(a, "x-amz-server-side-encryption");
         const char *key = store_answer_header(a, "x-amz-server-side-encryption-customer-algorithm");
         const char *sum = store_answer_header(a, "x-amz-checksum-sha256");
+        const char *encoding = store_answer_header(a, "content-encoding");
 
+        if (str_equal_nocase(str_of(encoding), STR_LIT("gzip")))
+                log_warn("%s: the object has Content-Encoding: gzip; the model gets the bytes that "
+                         "are stored, which are not decompressed",
+                         f->what);
         f->has_head = true;
         f->is_encrypted = str_starts(str_of(kind), STR_LIT("aws:")) || *key != '\0';
         f->has_answer_sha256 =

@@ -18,6 +18,8 @@
 /* A store that sends pages without entries has no end. */
 #define MAX_PAGES 65536
 #define MAX_TOKEN_BYTES 65536
+/* One page, of at most 128 MiB. A server that sends a byte now and then never is without one for long. */
+#define MAX_PAGE_MS (10 * 60 * 1000)
 #define LARGE_ENTRIES 200000 /* 35 MB; a smaller listing stays valid until the next one is there */
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -101,6 +103,7 @@ static void prepare_page(void *userp, struct store_request *r) {
 
         store_kind_print_page(p->store, p->directory, p->token, &r->url);
         r->max_answer_bytes = store_kind_page_bytes(p->store);
+        r->max_ms = MAX_PAGE_MS;
 }
 
 /* Reads one page; the token becomes that of the next one, "" at the end. */

@@ -8,9 +8,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +23,8 @@ struct store_cache {
         uint64_t max_bytes;
         bool     keeps_unused;
         char     boot[64]; /* of the running kernel; "" when it is not known */
+
+        atomic_uint n_wanted; /* evictions; 0: no thread evicts */
 };
 
 /* ---- the directory --------------------------------------------------------------------------- */
@@ -172,6 +174,8 @@ static struct error *begin_part(const struct store_cache *c, struct cache_file *
                 return NULL;
         if (is_reusable && is_whole(f)) {
                 (void)unlink(f->part);
+                close(f->fd); /* an open one means that the bytes are in the .part */
+                f->fd = -1;
                 *ret_state = CACHE_WHOLE;
                 return NULL;
         }
@@ -406,18 +410,32 @@ static void evict_locked(struct store_cache *c) {
                 log_warn("%s", err->message);
 }
 
-/* One process at a time, so that two do not both remove what one of them must. It takes as long as the
- * directory is read. */
-static void evict(struct store_cache *c) {
+/* One process at a time, so that two do not both remove what one of them must. While another one holds the
+ * lock, this one leaves the work to it and to the next eviction: nobody waits for a process that may be
+ * stopped. */
+static void evict_once(struct store_cache *c) {
         AUTO_CHARS path = path_join(c->directory, "lock");
-        int        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        int        fd = -1;
+        AUTO_ERROR err = file_open_locked(path, O_CREAT, &fd);
 
-        if (fd < 0 || flock(fd, LOCK_EX) != 0)
-                log_warn("unable to lock '%s': %s", path, strerror(errno));
-        else
-                evict_locked(c);
-        if (fd >= 0)
-                close(fd);
+        if (err != NULL)
+                log_warn("%s", err->message);
+        if (fd < 0)
+                return;
+        evict_locked(c);
+        close(fd);
+}
+
+/* A thread that comes while another one evicts leaves the work to that one, which begins again. */
+static void evict(struct store_cache *c) {
+        unsigned n_wanted = atomic_fetch_add(&c->n_wanted, 1) + 1;
+
+        if (n_wanted > 1)
+                return;
+        do {
+                n_wanted = atomic_load(&c->n_wanted);
+                evict_once(c);
+        } while (!atomic_compare_exchange_strong(&c->n_wanted, &n_wanted, 0));
 }
 
 void store_cache_evict(struct store_cache *c) {

@@ -4,7 +4,7 @@
  *     <key>           a whole file, read-only; its time of change is that of its last use
  *     <key>.part      a file that is being fetched, as long as the object
  *     <key>.pieces    which pieces of it are there: a head, then one byte for each
- *     lock            held while files are evicted
+ *     lock            held while files are evicted; nobody waits for it
  *
  * The process that fetches a file has a lock on its .part, so several servers can share the directory and
  * each object is fetched once. A .part without a lock was left behind by a process that has ended, or by
@@ -46,7 +46,8 @@ struct error *store_cache_open(const struct store_cache_options *o, struct store
         NODISCARD;
 void store_cache_close(struct store_cache *c); /* NULL is fine; the files stay */
 /* Removes files, those first that were not used for the longest time, until the limit holds, or only
- * files are left that are in use. */
+ * files are left that are in use. While another thread does, that one looks again; while another process
+ * does, nothing is removed until the next call. */
 void store_cache_evict(struct store_cache *c);
 /* Removes the files that are not in use, unless the cache keeps them. */
 void store_cache_drop_unused(struct store_cache *c);

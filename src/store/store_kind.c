@@ -105,6 +105,10 @@ void store_kind_add_headers(const struct store *s, const struct store_entry *e,
                 store_request_add(r, "if-match", e->etag);
         if (s->url.kind == STORE_S3)
                 store_request_add(r, "x-amz-checksum-mode", "ENABLED");
+        /* Google decompresses an object with Content-Encoding: gzip for those who do not say that they can, and
+         * then sends other bytes than those that it listed and has the checksum of. */
+        if (s->url.kind == STORE_GS)
+                store_request_add(r, "accept-encoding", "gzip");
 }
 
 /* Google's two interfaces write different ETags; If-Match compares that of the listing. */

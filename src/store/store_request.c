@@ -4,11 +4,11 @@
 #include "base/curl_library.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "store/url_parts.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define DEFAULT_TIMEOUT_MS 30000
 #define DEFAULT_ANSWER_BYTES ((size_t)1 << 20)
@@ -232,14 +232,9 @@ static void set_method(CURL *easy, const struct store_request *r) {
 /* A proxy on another machine would connect to itself, or to the metadata service of its own machine. For
  * other hosts, http_proxy and no_proxy decide. */
 static bool is_local(const char *url) {
-        static const char *const hosts[] = { "localhost", "127.", "[::1]", "169.254.",
-                                             "[fd00:ec2::" };
-        const char              *host = strstr(url, "://");
+        struct url_parts p;
 
-        for (size_t i = 0; host != NULL && i < ARRAY_LEN(hosts); i++)
-                if (strncasecmp(host + 3, hosts[i], strlen(hosts[i])) == 0)
-                        return true;
-        return false;
+        return url_parts_read(str_of(url), &p) && url_host_is_local(p.host);
 }
 
 /* A store with a certificate of its own authority: the variables that AWS's programs and OpenSSL's use. */

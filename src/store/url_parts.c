@@ -67,21 +67,47 @@ static struct str cut_port(struct str host) {
         return name;
 }
 
-bool url_host_is_loopback(struct str host) {
-        struct str      name = cut_port(host);
-        char            text[INET6_ADDRSTRLEN];
+struct address {
+        int             family; /* AF_INET, AF_INET6; 0: a name */
         struct in_addr  v4;
         struct in6_addr v6;
+};
 
-        if (str_equal_nocase(name, STR_LIT("localhost")))
-                return true;
+static struct address read_address(struct str name) {
+        struct address a = { .family = 0 };
+        char           text[INET6_ADDRSTRLEN];
+
         if (name.len >= sizeof(text))
-                return false;
+                return a;
         memcpy(text, name.ptr, name.len);
         text[name.len] = '\0';
-        if (inet_pton(AF_INET, text, &v4) == 1)
-                return ntohl(v4.s_addr) >> 24 == 127;
-        return inet_pton(AF_INET6, text, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+        if (inet_pton(AF_INET, text, &a.v4) == 1)
+                a.family = AF_INET;
+        else if (inet_pton(AF_INET6, text, &a.v6) == 1)
+                a.family = AF_INET6;
+        return a;
+}
+
+bool url_host_is_loopback(struct str host) {
+        struct str     name = cut_port(host);
+        struct address a = read_address(name);
+
+        if (a.family == AF_INET)
+                return ntohl(a.v4.s_addr) >> 24 == 127;
+        if (a.family == AF_INET6)
+                return IN6_IS_ADDR_LOOPBACK(&a.v6);
+        return str_equal_nocase(name, STR_LIT("localhost"));
+}
+
+bool url_host_is_local(struct str host) {
+        static const unsigned char amazon[] = { 0xfd, 0x00, 0x0e, 0xc2 };
+        struct address             a = read_address(cut_port(host));
+
+        if (a.family == AF_INET && ntohl(a.v4.s_addr) >> 16 == (169U << 8 | 254))
+                return true;
+        if (a.family == AF_INET6 && memcmp(&a.v6, amazon, sizeof(amazon)) == 0)
+                return true;
+        return url_host_is_loopback(host);
 }
 
 /* ---- parameters ---------------------------------------------------------------------------- */

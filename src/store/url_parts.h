@@ -28,6 +28,9 @@ bool url_parts_read(struct str url, struct url_parts *ret);
 struct error *url_check(const char *url, const char *name) NODISCARD;
 /* True for 127.0.0.0/8, ::1 and "localhost", whatever the port. */
 bool url_host_is_loopback(struct str host);
+/* True for those, and for the addresses at which a machine finds the services of its cloud: 169.254.0.0/16
+ * and Amazon's fd00:ec2::/32. */
+bool url_host_is_local(struct str host);
 
 #define URL_MAX_PARAMETERS 64
 

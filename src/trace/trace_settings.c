@@ -103,7 +103,7 @@ static struct error *check_values(const struct trace_config *c, const struct tra
         if (v->rate == 0)
                 reason = "sample rate must be non-zero";
         else if (c->mode == TRACE_MODE_TRITON && *c->file == '\0')
-                reason = "trace file name is not given";
+                reason = "trace file name is not given (--trace-config=triton,file=<path>)";
         if (reason == NULL)
                 return NULL;
         return error_new(ERR_INVALID_ARG, "Attempting to set invalid trace setting :%s", reason);

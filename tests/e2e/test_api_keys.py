@@ -491,12 +491,12 @@ def test_reload_during_a_stream(tmp_path, stubs):  # noqa: F811
         answers = client.stream(iter(messages.get, None), tuple(bearer("a").items()))
         messages.put(infer_message(client, "simple"))
         assert next(answers).error_message == ""
-        reload(server, line("a", "inference", "o*"), "1 API keys are in force")
+        reload(server, line("a", "inference", "o*"), "1 API key is in force")
         messages.put(infer_message(client, "simple"))
         assert next(answers).error_message == "the API key does not grant model 'simple'"
         messages.put(infer_message(client, "other"))
         assert next(answers).error_message == ""
-        reload(server, line("b", "inference"), "1 API keys are in force")
+        reload(server, line("b", "inference"), "1 API key is in force")
         messages.put(infer_message(client, "other"))
         assert next(answers).error_message == "the API key is unknown"
         messages.put(None)

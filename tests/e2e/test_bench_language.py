@@ -133,6 +133,8 @@ class Recorder(http.server.BaseHTTPRequestHandler):
         self.send_error(404)
 
     def put(self, text):
+        if self.server.splits:
+            text = text.replace('"choices":', '"choices":\ndata:')
         text = text.replace("\n", self.server.line_end)
         self.wfile.write(f"{len(text):x}\r\n{text}\r\n".encode())
 
@@ -161,7 +163,7 @@ class Recorder(http.server.BaseHTTPRequestHandler):
 def recorder():
     found = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
     found.daemon_threads = True
-    found.bodies, found.notes, found.line_end = [], [], "\n"
+    found.bodies, found.notes, found.line_end, found.splits = [], [], "\n", False
     thread = threading.Thread(target=found.serve_forever, daemon=True)
     thread.start()
     yield found
@@ -202,9 +204,10 @@ def test_any_server_with_the_api(recorder):
     assert len({b["messages"][0]["content"] for b in recorder.bodies}) >= 8
 
 
-def test_events_whose_lines_end_with_cr_and_lf(recorder):
-    """The standard of events permits both, and some servers send these."""
-    recorder.line_end = "\r\n"
+@pytest.mark.parametrize("line_end, splits", [("\r\n", False), ("\n", True), ("\r\n", True)])
+def test_events_in_other_forms(recorder, line_end, splits):
+    """The standard of events permits lines that end with CR and LF, and an event's text on several lines."""
+    recorder.line_end, recorder.splits = line_end, splits
     code, out, err = bench_raw("-u", f"127.0.0.1:{recorder.server_address[1]}", "-m", "any", "--endpoint", "chat",
                                "--concurrency-range", 2, "--request-count", 2, "--json")
     assert code == DONE, err

@@ -489,7 +489,7 @@ def refused(tmp_path, *options, model=None):
 
 
 MANY = "found multiple cache configurations, but only a single cache is currently supported"
-BOTH = ("Error: Incompatible flags --response-cache-byte-size and --cache-config both provided. "
+BOTH = ("error: Incompatible flags --response-cache-byte-size and --cache-config both provided. "
         "Please provide one or the other.")
 
 

@@ -302,6 +302,19 @@ def test_a_changed_label_file_reloads(explicit, name):
     assert infer(explicit, name, classes=1).classes == ["1.000000:0:cow"]
 
 
+def test_a_directory_with_too_many_entries(explicit, name):
+    """Four ways from each of fifteen folders to the next: all but the first are not looked at, and the log says so."""
+    ways = explicit.repository / name / "ways"
+    for i in range(16):
+        (ways / str(i)).mkdir(parents=True)
+        for k in range(4 if i < 15 else 0):
+            (ways / str(i) / str(k)).symlink_to(f"../{i + 1}")
+    load(explicit, name)
+    assert explicit.text().count(f"model '{name}': its directory has 131072 entries or more; changes of others are "
+                                 "not noticed") == 1
+    assert infer(explicit, name).status == 200
+
+
 def test_files_of_a_loaded_model_may_change_or_go(explicit, name):
     load(explicit, name)
     shutil.rmtree(explicit.repository / name)

@@ -171,7 +171,7 @@ def test_models_that_do_not_fit(tmp_path, options, text, error):
     (["--rate-limit-resource=R:1", "--rate-limit-resource=R:2"],
      "rate limit resource 'R' is given twice for device -1"),
     *[([f"--rate-limit-resource={value}"],
-       "Error: --rate-limit-resource option format is '<resource_name>:<count>:<device>' or "
+       "--rate-limit-resource option format is '<resource_name>:<count>:<device>' or "
        f"'<resource_name>:<count>'. Got {value}")
       for value in ("R", "R:", ":1", "R:x", "R:-1", "R:1:", "R:1:gpu", "R:1:-1", "R:1:2:3",
                     "R:1:2147483648", "R:18446744073709551616")],

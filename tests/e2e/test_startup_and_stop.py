@@ -145,6 +145,8 @@ def test_bad_command_line(arguments, text):
     (["--log-format=xml", "--model-repository=x"], "invalid argument for --log_format, got: xml"),
     (["--model-control-mode=explcit", "--model-repository=x"],
      "invalid argument for --model-control-mode, expects none, poll or explicit, got: explcit"),
+    (["--load-model=m", "--model-repository=x"],
+     "Use of '--load-model' requires setting '--model-control-mode=explicit' as well."),
     (["--log-verbose=much", "--model-repository=x"],
      'Bad option: "--log-verbose".\nexpects a level of 0 to 1000, true or false, got: much'),
     (["--log-file=/nonexistent/log", "--model-repository=x"],

@@ -2,6 +2,7 @@
 """Model repositories with the interfaces of Google Cloud Storage and Azure Blob Storage, in the stores of
 token_server.py, which check each request."""
 import contextlib
+import gzip
 
 import pytest
 
@@ -57,6 +58,20 @@ def test_google(tokens, tmp_path, monkeypatch):
         assert infer(server, "m").status == 200
         expect_copies(tmp_path, tokens, 2)
         assert server.text().count("gs://b/models: no credentials were found; requests are anonymous") == 1
+    assert tokens.refusals == []
+
+
+def test_google_compressed(tokens, tmp_path, monkeypatch):
+    """The file is what was uploaded, as is its size and its checksum, and the log says what it is."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", tokens.host)
+    name = "models/m/1/ä weights"
+    tokens.objects[name] = gzip.compress(tokens.objects[name])
+    tokens.gzipped.add(name)
+    with opens("gs://b/models", "--model-control-mode=explicit", "--load-model=m") as server:
+        assert infer(server, "m").status == 200
+        expect_copies(tmp_path, tokens, 1)
+        assert server.text().count(f"gs://b/{name}: the object has Content-Encoding: gzip; the model gets the bytes "
+                                   "that are stored") == 1
     assert tokens.refusals == []
 
 

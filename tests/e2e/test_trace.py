@@ -374,7 +374,8 @@ def test_older_options(traced):
 
 @pytest.mark.parametrize("arguments, text", [
     (["--trace-config=level=TIMESTAMPS"],
-     "Attempting to set invalid trace setting :trace file name is not given"),
+     "Attempting to set invalid trace setting :trace file name is not given "
+     "(--trace-config=triton,file=<path>)"),
     (["--trace-config=level=ALL"],
      "--trace-config: expects OFF, TIMESTAMPS or TENSORS as trace level, got: level=ALL"),
     (["--trace-config=rate"],

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "codec/json_find.h"
 #include "core_api/datatype.h"
+#include "expect.h"
 #include "whole_server.h"
 
 #include <stdio.h>
@@ -24,18 +25,11 @@ enum { ONE_OUTPUT = 1, IS_BINARY = 2, CLASSIFIES = 4 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-static void expect(bool holds, const char *what, struct str text) {
-        if (holds)
-                return;
-        fprintf(stderr, "cached response: %s: %.*s\n", what, (int)text.len, text.ptr);
-        abort();
-}
-
 static void make_file(void) {
         char path[32];
         int  fd = memfd_create("entry", MFD_CLOEXEC);
 
-        expect(fd >= 0 && dup2(fd, BYTES_FD) >= 0, "no file", STR_LIT(""));
+        expect_str(fd >= 0 && dup2(fd, BYTES_FD) >= 0, "no file", STR_LIT(""));
         close(fd);
         snprintf(path, sizeof(path), "/proc/self/fd/%d", BYTES_FD);
         setenv("NESO_FUZZ_BYTES", path, 1);
@@ -66,22 +60,22 @@ static void check_output(struct str output, struct str answer) {
         JSON_FOR_EACH(shape, dim) {
                 uint64_t size = 0;
 
-                expect(str_to_u64(dim, &size), "shape", answer);
+                expect_str(str_to_u64(dim, &size), "shape", answer);
                 n *= size;
         }
         JSON_FOR_EACH(data, element) {
                 (void)element;
                 n_data++;
         }
-        expect(n == n_data, "elements", answer);
+        expect_str(n == n_data, "elements", answer);
 }
 
 /* Only numbers have classes: an entry whose output is a text is refused. */
 static void check_answer(unsigned how, int status, struct str answer) {
         struct error *err = json_check(answer, JSON_OBJECT);
 
-        expect(status == 200 || ((how & CLASSIFIES) != 0 && status == 400), "status", answer);
-        expect(err == NULL, "no JSON", answer);
+        expect_str(status == 200 || ((how & CLASSIFIES) != 0 && status == 400), "status", answer);
+        expect_str(err == NULL, "no JSON", answer);
         JSON_FOR_EACH(json_find(answer, "outputs"), output)
                 check_output(output, answer);
 }
@@ -99,9 +93,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                 make_file();
         (void)whole_server_get(
                 &(struct whole_server_options){ .is_full = true, .cache = "hostile" });
-        expect(ftruncate(BYTES_FD, 0) == 0 &&
-                       pwrite(BYTES_FD, bytes + 1, size - 1, 0) == (ssize_t)size - 1,
-               "not written", STR_LIT(""));
+        expect_str(ftruncate(BYTES_FD, 0) == 0 &&
+                           pwrite(BYTES_FD, bytes + 1, size - 1, 0) == (ssize_t)size - 1,
+                   "not written", STR_LIT(""));
         print_request(&request, bytes[0]);
         status = whole_server_ask("/v2/models/kept/infer", strbuf_str(&request), &answer);
         if ((bytes[0] & IS_BINARY) == 0)

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "config/model_config.h"
 #include "core_api/core_error.h"
+#include "expect.h"
 #include "triton/core/tritonserver.h"
 #include "whole_server.h"
 
@@ -25,13 +26,6 @@
 static const struct whole_server *s;
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-static void expect(bool holds, const char *what) {
-        if (holds)
-                return;
-        fprintf(stderr, "config load: %s\n", what);
-        abort();
-}
 
 /* ---- the model ---------------------------------------------------------------------------------- */
 

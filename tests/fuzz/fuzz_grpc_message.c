@@ -6,6 +6,7 @@
  * Then what was decoded is encoded as an answer, which protobuf-c must read back.
  */
 #include "base/strbuf.h"
+#include "expect.h"
 #include "grpc/infer_decode.h"
 #include "grpc/infer_encode.h"
 #include "grpc/rpc_map.h"
@@ -35,11 +36,6 @@ static void touch_text(const char *text) {
                 touch(text, strlen(text) + 1);
 }
 
-static void expect(bool holds) {
-        if (!holds)
-                abort();
-}
-
 static void touch_request(const struct infer_request *q) {
         touch_text(q->id);
         touch_text(q->sequence_name);
@@ -64,25 +60,25 @@ static void touch_request(const struct infer_request *q) {
 
 static void compare_input(const struct infer_input                             *in,
                           const Inference__ModelInferRequest__InferInputTensor *other) {
-        expect(strcmp(in->name, other->name) == 0);
-        expect(strcmp(in->datatype_name, other->datatype) == 0);
-        expect(in->n_dims == other->n_shape);
+        EXPECT(strcmp(in->name, other->name) == 0);
+        EXPECT(strcmp(in->datatype_name, other->datatype) == 0);
+        EXPECT(in->n_dims == other->n_shape);
         for (uint32_t i = 0; i < in->n_dims; i++)
-                expect(in->shape[i] == other->shape[i]);
+                EXPECT(in->shape[i] == other->shape[i]);
 }
 
 static void compare(const struct infer_wire *w, const Inference__ModelInferRequest *other) {
         const struct infer_request *q = &w->request;
 
-        expect(strcmp(w->model_name, other->model_name) == 0);
-        expect(strcmp(w->model_version, other->model_version) == 0);
-        expect(strcmp(q->id, other->id) == 0);
-        expect(q->n_inputs == other->n_inputs && q->n_outputs == other->n_outputs);
-        expect(q->n_parameters <= other->n_parameters);
+        EXPECT(strcmp(w->model_name, other->model_name) == 0);
+        EXPECT(strcmp(w->model_version, other->model_version) == 0);
+        EXPECT(strcmp(q->id, other->id) == 0);
+        EXPECT(q->n_inputs == other->n_inputs && q->n_outputs == other->n_outputs);
+        EXPECT(q->n_parameters <= other->n_parameters);
         for (uint32_t i = 0; i < q->n_inputs; i++)
                 compare_input(&q->inputs[i], other->inputs[i]);
         for (uint32_t i = 0; i < q->n_outputs; i++)
-                expect(strcmp(q->outputs[i].name, other->outputs[i]->name) == 0);
+                EXPECT(strcmp(q->outputs[i].name, other->outputs[i]->name) == 0);
 }
 
 /* ---- and back ---- */
@@ -111,7 +107,7 @@ static void encode(const struct infer_wire *w, struct arena *arena) {
                                                     .bytes = q->inputs[i].bytes,
                                                     .holder = q->inputs[i].converted,
                                                     .form = INFER_OUTPUT_BINARY };
-        expect(infer_encode(&a, &memory, &parts) == NULL);
+        EXPECT(infer_encode(&a, &memory, &parts) == NULL);
         strbuf_init(&text, 0);
         for (size_t i = 0; i < parts.n_parts; i++)
                 strbuf_put(&text, parts.parts[i].ptr, parts.parts[i].len);
@@ -121,11 +117,11 @@ static void encode(const struct infer_wire *w, struct arena *arena) {
                 inference__model_stream_infer_response__unpack(NULL, text.len,
                                                                (const uint8_t *)strbuf_cstr(&text));
 
-        expect(m != NULL && m->infer_response->n_raw_output_contents == q->n_inputs);
+        EXPECT(m != NULL && m->infer_response->n_raw_output_contents == q->n_inputs);
         for (uint32_t i = 0; i < q->n_inputs; i++) {
                 ProtobufCBinaryData raw = m->infer_response->raw_output_contents[i];
 
-                expect(str_equal(str_range((char *)raw.data, raw.len), q->inputs[i].bytes));
+                EXPECT(str_equal(str_range((char *)raw.data, raw.len), q->inputs[i].bytes));
         }
         inference__model_stream_infer_response__free_unpacked(m, NULL);
 }

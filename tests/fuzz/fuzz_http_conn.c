@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "expect.h"
 #include "http/http_call.h"
 #include "http/http_conn.h"
 #include "http/http_server.h"
@@ -23,11 +24,6 @@
 static struct http_server *server;
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-static void expect(bool holds) {
-        if (!holds)
-                abort();
-}
 
 static void echo(struct http_call *call) {
         const struct http_part  part = { call->body.ptr, call->body.len, call->body_buf };
@@ -72,7 +68,7 @@ static void on_late(struct mail *m) {
 static void answer_late(struct http_call *call) {
         struct late *late = arena_zalloc(&call->arena, sizeof(*late));
 
-        expect(late != NULL);
+        EXPECT(late != NULL);
         late->mail.deliver = on_late;
         late->call = call;
         mailbox_post(http_call_mailbox(call), &late->mail);
@@ -89,7 +85,7 @@ static void stop(void) {
         struct net_server *net = http_server_net(server);
 
         net_server_stop(net);
-        expect(net_server_wait(net, clock_now_ns() + 30 * NS_PER_S) == 0);
+        EXPECT(net_server_wait(net, clock_now_ns() + 30 * NS_PER_S) == 0);
         http_server_free(server);
 }
 
@@ -110,7 +106,7 @@ static uint16_t get_port(void) {
         o.limits.chunk_extension_bytes = 24;
         o.routes = (struct http_route_table){ .rows = rows, .n_rows = ARRAY_LEN(rows) };
         o.service.max_input_bytes = o.limits.input_bytes;
-        expect(http_server_new(&o, &server) == NULL);
+        EXPECT(http_server_new(&o, &server) == NULL);
         net_server_start(http_server_net(server));
         atexit(stop);
         return net_server_port(http_server_net(server));

@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "codec/json_find.h"
+#include "expect.h"
 #include "load/input_json.h"
 #include "load/input_set_private.h"
 #include "load/load_options.h"
@@ -46,13 +47,6 @@ static struct target     targets[2]; /* of HTTP, of gRPC */
 static char              path[64];   /* of the file */
 static int               fd;
 
-static void expect(bool holds, const char *what) {
-        if (holds)
-                return;
-        fprintf(stderr, "load data: %s\n", what);
-        abort();
-}
-
 static void begin(void) {
         static const struct target_options options[] = {
                 { .protocol = TARGET_HTTP, .url = "127.0.0.1:1" },
@@ -73,15 +67,6 @@ static void begin(void) {
 static void write_file(struct str text) {
         expect(ftruncate(fd, 0) == 0 && pwrite(fd, text.ptr, text.len, 0) == (ssize_t)text.len,
                "file");
-}
-
-/* True when there was none. */
-static bool end_error(struct error *err) {
-        if (err == NULL)
-                return true;
-        expect(err->message[0] != '\0', "an error without a text");
-        error_free(err);
-        return false;
 }
 
 /* ---- inputs ----------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "codec/json_find.h"
+#include "expect.h"
 #include "load/answer_checker.h"
 #include "load/gauge_means.h"
 #include "load/grpc_message.h"
@@ -34,22 +35,6 @@ enum { METADATA, CONFIG, STATISTICS, PAGE, ANSWER, PIECE, N_TEXTS };
 enum { IS_GRPC = 1, IS_GRPC_ANSWER = 2 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-static void expect(bool holds, const char *what) {
-        if (holds)
-                return;
-        fprintf(stderr, "load questions: %s\n", what);
-        abort();
-}
-
-/* True when there was none. */
-static bool end_error(struct error *err) {
-        if (err == NULL)
-                return true;
-        expect(err->message[0] != '\0', "an error without a text");
-        error_free(err);
-        return false;
-}
 
 /* The answer as JSON; over HTTP it is that already. */
 static void read_answer(unsigned flags, enum control_question q, struct str text,

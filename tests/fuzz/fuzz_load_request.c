@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "codec/json_find.h"
 #include "core_api/core_error.h"
+#include "expect.h"
 #include "triton/core/tritonserver.h"
 #include "whole_server.h"
 
@@ -21,13 +22,6 @@
 static const struct whole_server *s;
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-static void expect(bool holds, const char *what) {
-        if (holds)
-                return;
-        fprintf(stderr, "load request: %s\n", what);
-        abort();
-}
 
 /* Each execution would take as long as a body says; the testing backend does worse. */
 static bool is_slow(struct str body) {

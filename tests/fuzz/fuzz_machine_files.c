@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/placement.h"
 #include "base/str.h"
+#include "expect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,13 +49,6 @@ static const char *const files[] = {
 enum { N_FILES = sizeof(files) / sizeof(*files), CPULIST = N_FILES - 1 };
 
 static char root[] = "/dev/shm/neso-fuzz-XXXXXX";
-
-static void expect(bool holds, const char *what) {
-        if (holds)
-                return;
-        fprintf(stderr, "machine files: %s\n", what);
-        abort();
-}
 
 static void end(void) {
         for (size_t i = 0; i < N_FILES; i++) {

@@ -7,6 +7,7 @@
  */
 #include "base/error.h"
 #include "core_api/core_error.h"
+#include "expect.h"
 #include "triton/core/tritonserver.h"
 #include "whole_server.h"
 
@@ -21,13 +22,6 @@
 static char path[128];
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-static void expect(bool holds, const char *what) {
-        if (holds)
-                return;
-        fprintf(stderr, "python channel: %s\n", what);
-        abort();
-}
 
 static void write_file(const char *to, const void *bytes, size_t size) {
         FILE *file = fopen(to, "wb");

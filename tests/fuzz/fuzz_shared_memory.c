@@ -8,6 +8,7 @@
  */
 #include "base/mem.h"
 #include "call/infer_call.h"
+#include "expect.h"
 #include "http/http_handlers.h"
 #include "shm/shared_memory.h"
 #include "shm/shm_region.h"
@@ -27,17 +28,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static volatile unsigned char sink;
 
-static void expect(bool holds) {
-        if (!holds)
-                abort();
-}
-
 /* A handle of any length is read; without GPUs nothing is opened. */
 static void read_cuda_body(struct str body, struct arena *arena) {
         struct cuda_place place = { .name = "r", .device = -1 };
         struct error     *err = http_shm_decode_cuda(body, arena, &place);
 
-        expect((place.handle.ptr != NULL) == (err == NULL) && (place.device >= 0) == (err == NULL));
+        EXPECT((place.handle.ptr != NULL) == (err == NULL) && (place.device >= 0) == (err == NULL));
         for (size_t i = 0; i < place.handle.len; i++)
                 sink = (unsigned char)place.handle.ptr[i];
         error_free(err);
@@ -54,11 +50,11 @@ static void read_body(struct str body) {
         memcpy(copy, body.ptr, body.len);
         arena_init(&arena, NULL, 0, 0);
         err = http_shm_decode(str_range(copy, body.len), &arena, &place);
-        expect((place.key != NULL) == (err == NULL));
+        EXPECT((place.key != NULL) == (err == NULL));
         if (err == NULL)
                 err = shm_region_check_key("r", place.key);
         if (err == NULL)
-                expect(place.key[0] != '\0' &&
+                EXPECT(place.key[0] != '\0' &&
                        strchr(place.key + strspn(place.key, "/"), '/') == NULL);
         error_free(err);
         read_cuda_body(str_range(copy, body.len), &arena);
@@ -105,11 +101,11 @@ static void use(struct shared_memory *m, const struct step *s, const struct obje
         infer_call_init(&call, &options);
         err = infer_call_find_regions(&call, &q, &arena);
         if (err == NULL) {
-                expect(in.bytes.len == s->byte_size && in.bytes.len <= o->bytes);
+                EXPECT(in.bytes.len == s->byte_size && in.bytes.len <= o->bytes);
                 for (size_t i = 0; i < in.bytes.len; i++)
                         sink = (unsigned char)in.bytes.ptr[i];
                 memset(call.targets[0].memory, 1, call.targets[0].bytes);
-                expect(infer_call_check_regions(&call) == NULL);
+                EXPECT(infer_call_check_regions(&call) == NULL);
         }
         error_free(err);
         infer_call_done(&call);
@@ -127,7 +123,7 @@ static void list(struct shared_memory *m, const struct step *s) {
                                       s->what & 0x10 ? str_of(s->name) : STR_LIT(""), &arena,
                                       &entries, &n));
         for (size_t i = 0; i < n; i++)
-                expect(entries[i].byte_size > 0);
+                EXPECT(entries[i].byte_size > 0);
         arena_done(&arena);
 }
 
@@ -144,7 +140,7 @@ static void take_step(struct shared_memory *m, const struct step *s, struct obje
         case 4: error_free(shared_memory_unregister(m, SHARED_MEMORY_SYSTEM, STR_LIT(""))); break;
         case 5:
                 o->bytes = s->byte_size % (OBJECT_PAGES * 4096);
-                expect(ftruncate(o->fd, (off_t)o->bytes) == 0);
+                EXPECT(ftruncate(o->fd, (off_t)o->bytes) == 0);
                 break;
         default: use(m, s, o); break;
         }
@@ -158,8 +154,8 @@ static void take_steps(const uint8_t *bytes, size_t size) {
         o.fd = shm_open(o.key, O_RDWR | O_CREAT | O_TRUNC, 0600);
         if (o.fd < 0)
                 return;
-        expect(ftruncate(o.fd, (off_t)o.bytes) == 0);
-        expect(shared_memory_new(NULL, &m) == NULL);
+        EXPECT(ftruncate(o.fd, (off_t)o.bytes) == 0);
+        EXPECT(shared_memory_new(NULL, &m) == NULL);
         for (size_t i = 0; i < MAX_STEPS && (i + 1) * STEP_BYTES <= size; i++) {
                 struct step s = read_step(bytes + i * STEP_BYTES);
 

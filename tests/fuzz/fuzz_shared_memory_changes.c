@@ -10,6 +10,7 @@
 #include "base/lock.h"
 #include "base/thread.h"
 #include "codec/json_find.h"
+#include "expect.h"
 #include "shm/shared_memory.h"
 #include "whole_server.h"
 
@@ -41,13 +42,6 @@ static struct {
 } writer;
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-static void expect(bool holds, const char *what) {
-        if (holds)
-                return;
-        fprintf(stderr, "changing memory: %s\n", what);
-        abort();
-}
 
 /* ---- the writer -------------------------------------------------------------------------------- */
 

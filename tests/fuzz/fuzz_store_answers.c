@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "expect.h"
 #include "store/secret.h"
 #include "store/store.h"
 #include "store/store_environment.h"
@@ -45,32 +46,16 @@ static const char       *origin; /* of the store */
 static struct store_hub *hub;
 static char              directory[] = "/dev/shm/neso-fuzz-XXXXXX";
 
-static void expect(bool holds, const char *what, const char *text) {
-        if (holds)
-                return;
-        fprintf(stderr, "store answers: %s: %s\n", what, text);
-        abort();
-}
-
-/* True when there was none. */
-static bool end_error(struct error *err) {
-        if (err == NULL)
-                return true;
-        expect(err->message[0] != '\0', "no reason", "");
-        error_free(err);
-        return false;
-}
-
 /* ---- store_request.c -------------------------------------------------------------------------- */
 
 static void check_request(const struct store_request *r) {
         const char *url = strbuf_cstr(&r->url);
 
-        expect(secret_is_plain(url), "URL", url);
-        expect(strncmp(url, origin, strlen(origin)) == 0, "another host", url);
+        expect_of(secret_is_plain(url), "URL", url);
+        expect_of(strncmp(url, origin, strlen(origin)) == 0, "another host", url);
         for (size_t i = 0; i < r->n_headers; i++) {
-                expect(secret_is_plain(r->headers[i].name), "header", r->headers[i].name);
-                expect(secret_is_plain(r->headers[i].value), "value", r->headers[i].name);
+                expect_of(secret_is_plain(r->headers[i].name), "header", r->headers[i].name);
+                expect_of(secret_is_plain(r->headers[i].value), "value", r->headers[i].name);
         }
 }
 
@@ -165,7 +150,7 @@ static void begin(void) {
         setenv("TMPDIR", "/dev/shm", 1);
         log_set_settings(&silent);
         hub = store_hub_new(&o);
-        expect(mkdtemp(directory) != NULL, "directory", directory);
+        expect_of(mkdtemp(directory) != NULL, "directory", directory);
         atexit(end);
 }
 
@@ -173,11 +158,13 @@ static void check_file(const char *path, const struct store_entry *e) {
         AUTO_STRBUF   text = { 0 };
         unsigned char digest[DIGEST_SHA256_BYTES];
 
-        expect(end_error(file_read(path, MAX_BYTES, &text)), "a file is missing", e->name);
-        expect(text.len == e->size, "a file of another size", e->name);
+        expect_of(end_error(file_read(path, MAX_BYTES, &text)), "a file is missing", e->name);
+        expect_of(text.len == e->size, "a file of another size", e->name);
         if (e->has_sha256) {
-                expect(digest_of(DIGEST_SHA256, strbuf_str(&text), digest) == NULL, "digest", "");
-                expect(memcmp(digest, e->sha256, sizeof(digest)) == 0, "another checksum", e->name);
+                expect_of(digest_of(DIGEST_SHA256, strbuf_str(&text), digest) == NULL, "digest",
+                          "");
+                expect_of(memcmp(digest, e->sha256, sizeof(digest)) == 0, "another checksum",
+                          e->name);
         }
 }
 
@@ -210,9 +197,9 @@ static void use(struct store *s) {
 
         if (!end_error(store_list_directory(s, "", &l)))
                 return;
-        expect(end_error(store_list_recent(s, UINT64_MAX, false, &recent)), "the latest listing",
-               "");
-        expect(recent == l, "the latest listing", "is another");
+        expect_of(end_error(store_list_recent(s, UINT64_MAX, false, &recent)), "the latest listing",
+                  "");
+        expect_of(recent == l, "the latest listing", "is another");
         fetch(s, l);
         store_listing_unref(recent);
         store_listing_unref(l);
@@ -228,7 +215,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         kind = bytes[0] % (sizeof(stores) / sizeof(*stores));
         origin = stores[kind].origin;
         left = str_range((const char *)bytes + 1, size - 1);
-        expect(end_error(store_open(hub, stores[kind].address, &s)), "open", stores[kind].address);
+        expect_of(end_error(store_open(hub, stores[kind].address, &s)), "open",
+                  stores[kind].address);
         use(s);
         store_unref(s);
         return 0;

@@ -11,6 +11,7 @@
  */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "expect.h"
 #include "store/secret.h"
 #include "store/store_credentials_private.h"
 #include "store/store_environment.h"
@@ -91,20 +92,13 @@ static const struct scenario {
 static struct str left; /* answers that were not given yet */
 static uint64_t   now_ns;
 
-static void expect(bool holds, const char *what, const char *text) {
-        if (holds)
-                return;
-        fprintf(stderr, "store credentials: %s: %s\n", what, text);
-        abort();
-}
-
 /* ---- store_request.c -------------------------------------------------------------------------- */
 
 static void check_request(const struct store_request *r) {
-        expect(secret_is_plain(strbuf_cstr(&r->url)), "URL", strbuf_cstr(&r->url));
+        expect_of(secret_is_plain(strbuf_cstr(&r->url)), "URL", strbuf_cstr(&r->url));
         for (size_t i = 0; i < r->n_headers; i++) {
-                expect(secret_is_plain(r->headers[i].name), "header", r->headers[i].name);
-                expect(secret_is_plain(r->headers[i].value), "value", r->headers[i].name);
+                expect_of(secret_is_plain(r->headers[i].name), "header", r->headers[i].name);
+                expect_of(secret_is_plain(r->headers[i].value), "value", r->headers[i].name);
         }
 }
 
@@ -144,7 +138,7 @@ static void make_files(void) {
         for (int i = 0; i < N_FILES; i++) {
                 int fd = memfd_create("credentials", MFD_CLOEXEC);
 
-                expect(fd >= 0 && dup2(fd, FIRST_FD + i) >= 0, "memfd", "");
+                expect_of(fd >= 0 && dup2(fd, FIRST_FD + i) >= 0, "memfd", "");
                 close(fd);
         }
         for (size_t i = 0; i < N_STORE_VARIABLES; i++)
@@ -152,8 +146,8 @@ static void make_files(void) {
 }
 
 static void write_file(int fd, struct str text) {
-        expect(ftruncate(fd, 0) == 0 && pwrite(fd, text.ptr, text.len, 0) == (ssize_t)text.len,
-               "write", "");
+        expect_of(ftruncate(fd, 0) == 0 && pwrite(fd, text.ptr, text.len, 0) == (ssize_t)text.len,
+                  "write", "");
 }
 
 static void set_variables(const struct scenario *s, struct str first) {
@@ -185,8 +179,8 @@ static bool has_secret(const char *message) {
 static void check_error(const struct scenario *s, struct error *err) {
         if (err == NULL)
                 return;
-        expect(err->message[0] != '\0', "no reason", "");
-        expect(!s->hides_file || !has_secret(err->message), "secret", err->message);
+        expect_of(err->message[0] != '\0', "no reason", "");
+        expect_of(!s->hides_file || !has_secret(err->message), "secret", err->message);
         error_free(err);
 }
 
@@ -211,7 +205,7 @@ static void use(const struct scenario *s) {
         struct store_url          url;
         struct error             *err = store_url_parse(addresses[s->kind], &url);
 
-        expect(err == NULL, "address", addresses[s->kind]);
+        expect_of(err == NULL, "address", addresses[s->kind]);
         err = store_credentials_open(&url, &c);
         store_url_done(&url);
         if (err != NULL) {

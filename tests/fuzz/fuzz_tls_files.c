@@ -11,6 +11,7 @@
  */
 #include "base/mem.h"
 #include "base/rsa_sign.h"
+#include "expect.h"
 #include "net/tls_types.h"
 
 #include <stdio.h>
@@ -31,26 +32,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 static int  fds[N_FILES];
 static char paths[N_FILES][64];
 
-static void expect(bool holds, const char *what, const char *text) {
-        if (holds)
-                return;
-        fprintf(stderr, "tls files: %s: %s\n", what, text);
-        abort();
-}
-
 static void begin(void) {
         if (paths[0][0] != '\0')
                 return;
         for (size_t i = 0; i < N_FILES; i++) {
                 fds[i] = memfd_create("pem", MFD_CLOEXEC);
-                expect(fds[i] >= 0, "memfd", "");
+                expect_of(fds[i] >= 0, "memfd", "");
                 (void)snprintf(paths[i], sizeof(paths[i]), "/proc/self/fd/%d", fds[i]);
         }
 }
 
 static void write_file(int fd, struct str text) {
-        expect(ftruncate(fd, 0) == 0 && pwrite(fd, text.ptr, text.len, 0) == (ssize_t)text.len,
-               "file", "");
+        expect_of(ftruncate(fd, 0) == 0 && pwrite(fd, text.ptr, text.len, 0) == (ssize_t)text.len,
+                  "file", "");
 }
 
 static void check_error(const struct error *err, struct str key) {
@@ -61,12 +55,12 @@ static void check_error(const struct error *err, struct str key) {
 
         for (size_t i = 0; i < sizeof(whats) / sizeof(*whats); i++)
                 has_what = has_what || strstr(err->message, whats[i]) != NULL;
-        expect(has_what, "no purpose", err->message);
+        expect_of(has_what, "no purpose", err->message);
         for (const char *c = err->message; *c != '\0'; c++)
-                expect((unsigned char)*c >= ' ', "a control character", err->message);
+                expect_of((unsigned char)*c >= ' ', "a control character", err->message);
         for (size_t i = 0; i + KEY_PART <= key.len; i++)
-                expect(memmem(err->message, strlen(err->message), key.ptr + i, KEY_PART) == NULL,
-                       "a part of the key", err->message);
+                expect_of(memmem(err->message, strlen(err->message), key.ptr + i, KEY_PART) == NULL,
+                          "a part of the key", err->message);
 }
 
 static struct error *make(unsigned flags, struct tls_context **ret) {
@@ -92,7 +86,7 @@ static void check_records(const struct tls_out *out) {
                (unsigned char)out->bytes[at] <= 23 && out->bytes[at + 1] == 3)
                 at += 5 + ((size_t)(unsigned char)out->bytes[at + 3] << 8 |
                            (unsigned char)out->bytes[at + 4]);
-        expect(at == out->len, "what a session writes", "no record");
+        expect_of(at == out->len, "what a session writes", "no record");
 }
 
 static void shake_hands(struct tls_context *t, struct str peer) {
@@ -102,17 +96,17 @@ static void shake_hands(struct tls_context *t, struct str peer) {
         char                  plain[256];
         size_t                n;
 
-        expect(s != NULL, "session", "");
+        expect_of(s != NULL, "session", "");
         out.len = 0;
         tls_session_lend(s, &out);
         tls_session_feed(s, peer);
         rc = tls_session_handshake(s);
         while (rc == TLS_DONE && tls_session_has_input(s))
                 rc = tls_session_read(s, plain, sizeof(plain), &n);
-        expect(rc != TLS_WANTS_OUTPUT, "session", "no room");
+        expect_of(rc != TLS_WANTS_OUTPUT, "session", "no room");
         if (rc == TLS_FAILED)
-                expect(tls_session_reason(s) != NULL && tls_session_reason(s)[0] != '\0', "session",
-                       "no reason");
+                expect_of(tls_session_reason(s) != NULL && tls_session_reason(s)[0] != '\0',
+                          "session", "no reason");
         check_records(&out);
         tls_session_free(s);
 }
@@ -121,11 +115,11 @@ static void sign(struct str key) {
         AUTO_STRBUF signature = { 0 };
         AUTO_ERROR  err = rsa_sign_sha256(key, STR_LIT("text"), &signature);
 
-        expect((err == NULL) == (signature.len > 0), "signature", "");
+        expect_of((err == NULL) == (signature.len > 0), "signature", "");
         for (size_t i = 0; err != NULL && i + KEY_PART <= key.len; i++)
-                expect(memmem(err->message, strlen(err->message), key.ptr + i, KEY_PART) == NULL,
-                       "a part of the key", err->message);
-        expect(ERR_peek_error() == 0, "signature", "OpenSSL has an error left");
+                expect_of(memmem(err->message, strlen(err->message), key.ptr + i, KEY_PART) == NULL,
+                          "a part of the key", err->message);
+        expect_of(ERR_peek_error() == 0, "signature", "OpenSSL has an error left");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
@@ -146,14 +140,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                         write_file(fds[i], texts[i]);
         }
         err = make(bytes[0], &t);
-        expect(ERR_peek_error() == 0, "context", "OpenSSL has an error left");
-        expect((err == NULL) == (t != NULL), "context", "neither an error nor a context");
+        expect_of(ERR_peek_error() == 0, "context", "OpenSSL has an error left");
+        expect_of((err == NULL) == (t != NULL), "context", "neither an error nor a context");
         if (err != NULL) {
                 check_error(err, texts[KEY]);
                 error_free(err);
         } else {
                 if ((bytes[0] & IS_CLIENT) == 0)
-                        expect(tls_context_reload(t) == NULL, "context", "it cannot be made again");
+                        expect_of(tls_context_reload(t) == NULL, "context",
+                                  "it cannot be made again");
                 shake_hands(t, texts[PEER]);
                 tls_context_free(t);
         }

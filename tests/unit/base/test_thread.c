@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -94,14 +95,34 @@ static void test_giving_way(void **state) {
         assert_same_schedule(&main_before, &seen.before);
         assert_int_equal(seen.of_child.policy, main_before.policy);
         assert_int_equal(seen.of_child.runtime_ns, main_before.runtime_ns);
-        /* The reset on fork takes a higher priority back, too. */
-        assert_int_equal(seen.of_child.nice, MAX(main_before.nice, 0));
+        assert_int_equal(seen.of_child.nice, main_before.nice);
         assert_int_equal(seen.after.policy, seen.before.policy);
         assert_int_equal(seen.after.nice, seen.before.nice);
         assert_true(seen.after.runtime_ns >= seen.before.runtime_ns);
         /* A kernel that tells turns can change them. */
-        if (seen.before.policy == SCHED_OTHER && seen.before.runtime_ns > 0)
+        if (seen.before.policy == SCHED_OTHER && seen.before.nice >= 0 &&
+            seen.before.runtime_ns > 0)
                 assert_int_equal(seen.after.runtime_ns, 100 * NS_PER_MS);
+}
+
+static void give_way_with_priority(void *arg) {
+        if (setpriority(PRIO_PROCESS, 0, -5) == 0) /* on Linux, of this thread alone */
+                give_way(arg);
+}
+
+/* Threads of models are started by such a thread, in a server that was given a higher priority. */
+static void test_a_priority_is_kept(void **state) {
+        (void)state;
+        struct schedules seen = { .before.size = 0 };
+        struct thread    t = { .is_started = false };
+
+        assert_null(thread_start(&t, "loader", give_way_with_priority, &seen));
+        thread_join(&t);
+        if (seen.before.size == 0)
+                skip(); /* it takes a privilege */
+        assert_int_equal(seen.before.nice, -5);
+        assert_int_equal(seen.after.nice, -5);
+        assert_int_equal(seen.of_child.nice, -5);
 }
 
 static void step_back(void *arg) {
@@ -160,6 +181,7 @@ SUITE(thread) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_name_and_signals),
                 cmocka_unit_test(test_giving_way),
+                cmocka_unit_test(test_a_priority_is_kept),
                 cmocka_unit_test(test_stepping_back),
                 cmocka_unit_test(test_join_without_start),
                 cmocka_unit_test(test_cpu_count_is_of_this_process),

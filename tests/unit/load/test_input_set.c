@@ -8,6 +8,7 @@
 #include "codec/data_types.h"
 #include "load/input_json.h"
 #include "load/input_set.h"
+#include "load/input_set_private.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -170,6 +171,59 @@ static void test_json(void **state) {
 }
 
 /* Entries of sequences keep their streams, and expected outputs their entries. */
+/* As decimals and with exponents; no digit is rounded. */
+static void test_wide_integers(void **state) {
+        static const char type[] =
+                "{\"name\":\"m\",\"inputs\":[{\"name\":\"A\",\"datatype\":\"%s\","
+                "\"shape\":[1]}],\"outputs\":[]}";
+        static const struct {
+                const char *datatype, *value;
+                uint64_t    expected;
+                bool        is_right;
+        } integers[] = {
+                { "INT64", "1e18", 1000000000000000000, true },
+                { "INT64", "-1E+18", (uint64_t)-1000000000000000000, true },
+                { "INT64", "9.223372036854775807e18", INT64_MAX, true },
+                { "INT64", "9007199254740993.0", 9007199254740993, true },
+                { "INT64", "-9223372036854775808.0", (uint64_t)INT64_MIN, true },
+                { "INT64", "100000e-5", 1, true },
+                { "INT64", "-0.0", 0, true },
+                { "INT64", "0e999", 0, true },
+                { "INT64", "7.0000000000000000000000000", 7, true },
+                { "UINT64", "1.8e19", 18000000000000000000U, true },
+                { "INT64", "1e19", 0, false },
+                { "UINT64", "1e20", 0, false },
+                { "UINT64", "-1e0", 0, false },
+                { "INT64", "-9223372036854775809", 0, false },
+                { "INT64", "1e-1", 0, false },
+                { "INT64", "9007199254740993.5", 0, false },
+                { "INT64", "NaN", 0, false },
+                { "INT64", "Infinity", 0, false },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(integers); i++) {
+                struct input_set  s = { 0 };
+                struct load_model m;
+                char              text[256];
+                struct error     *err;
+
+                (void)snprintf(text, sizeof(text), type, integers[i].datatype);
+                assert_null(load_model_read("m", NULL, str_of(text), STR_LIT("{}"), &m));
+                (void)snprintf(text, sizeof(text), "{\"data\":[{\"A\":[%s]}]}", integers[i].value);
+                arena_init(&s.arena, NULL, 0, INPUT_SET_MAX_BYTES);
+                err = input_json_read(&s, &m, &m.inputs[0].shape, str_of(text));
+                if ((err == NULL) != integers[i].is_right)
+                        fail_msg("%s %s", integers[i].datatype, integers[i].value);
+                if (err == NULL)
+                        assert_memory_equal(s.entries[0].inputs[0].bytes.ptr, &integers[i].expected,
+                                            sizeof(uint64_t));
+                error_free(err);
+                input_set_done(&s);
+                load_model_done(&m);
+        }
+}
+
 static void test_streams(void **state) {
         static const char json[] = "{\"data\":[[{\"A\":[1,2],\"T\":[]},{\"A\":[3,4],\"T\":[]}],"
                                    "[{\"A\":[5,6],\"T\":[]}]],"
@@ -249,6 +303,23 @@ static void test_lines_of_files(void **state) {
         temp_tree_remove(&tree);
 }
 
+/* What does not fit is an error, and not a file with fewer lines. */
+static void test_too_many_lines(void **state) {
+        struct input_set s = { 0 };
+        struct str       lines;
+        struct error    *err;
+
+        (void)state;
+        arena_init(&s.arena, NULL, 0, INPUT_SET_MAX_BYTES);
+        assert_null(input_lines_read(&s, STR_LIT("a\nb\nc\n"), 15, &lines));
+        assert_int_equal(lines.len, 15);
+        err = input_lines_read(&s, STR_LIT("a\nb\nc\nd\n"), 15, &lines);
+        assert_non_null(err);
+        assert_non_null(strstr(err->message, "the inputs have more than 1024 MiB"));
+        error_free(err);
+        input_set_done(&s);
+}
+
 static void test_wrong_shapes(void **state) {
         static const struct {
                 const char *shape, *message;
@@ -280,9 +351,10 @@ static void test_wrong_shapes(void **state) {
 
 SUITE(input_set) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_model),        cmocka_unit_test(test_types),
-                cmocka_unit_test(test_json),         cmocka_unit_test(test_streams),
-                cmocka_unit_test(test_made),         cmocka_unit_test(test_lines_of_files),
+                cmocka_unit_test(test_model),          cmocka_unit_test(test_types),
+                cmocka_unit_test(test_json),           cmocka_unit_test(test_wide_integers),
+                cmocka_unit_test(test_streams),        cmocka_unit_test(test_made),
+                cmocka_unit_test(test_lines_of_files), cmocka_unit_test(test_too_many_lines),
                 cmocka_unit_test(test_wrong_shapes),
         };
 

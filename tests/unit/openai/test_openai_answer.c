@@ -161,8 +161,39 @@ static void test_a_model_that_speaks(void **state) {
         close_place(&p);
 }
 
+/* Python's json.dumps() writes words that JSON does not have. */
+static void test_numbers_that_json_does_not_have(void **state) {
+        static const struct {
+                const char *object, *members;
+        } rows[] = {
+                { "{\"choices\":[{\"logprobs\":{\"content\":[{\"logprob\":-Infinity,\"bytes\":[]},"
+                  "{\"logprob\": NaN},{\"logprob\":Infinity},{\"logprob\":-NaN}]}}]}",
+                  "\"choices\":[{\"logprobs\":{\"content\":[{\"logprob\":-9999.0,\"bytes\":[]},"
+                  "{\"logprob\": null},{\"logprob\":null},{\"logprob\":null}]}}]" },
+                { "{\"choices\":[],\"own\":[Inf,-Inf,-1.5,NaN]}",
+                  "\"choices\":[],\"own\":[null,-9999.0,-1.5,null]" },
+                /* Inside texts they are texts. */
+                { "{\"choices\":[],\"NaN\":\"-Infinity\",\"a\":\"\\\\\",\"b\":\"\\\"NaN\",\"c\":"
+                  "NaN}",
+                  "\"choices\":[],\"NaN\":\"-Infinity\",\"a\":\"\\\\\",\"b\":\"\\\"NaN\",\"c\":"
+                  "null" },
+        };
+        struct place p;
+
+        (void)state;
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                AUTO_CHARS expected = mem_printf(HEAD ",%s}\n\n", rows[i].members);
+
+                open_place(&p, OPENAI_FORMAT_OPENAI, true);
+                assert_null(add(&p, "openai_response", str_of(rows[i].object), NULL));
+                assert_string_equal(strbuf_cstr(&p.out), expected);
+                close_place(&p);
+        }
+}
+
 static void test_texts_that_are_no_objects(void **state) {
-        static const char *const texts[] = { "", "[]", "{", "{} x", "{\"a\":}" };
+        static const char *const texts[] = { "",         "[]",           "{",        "{} x",
+                                             "{\"a\":}", "{\"a\":\"NaN", "{\"NaN\\", "NaN" };
         struct place             p;
 
         (void)state;
@@ -265,6 +296,7 @@ SUITE(openai_answer) {
                 cmocka_unit_test(test_an_end_without_a_reason),
                 cmocka_unit_test(test_an_empty_text_of_a_model_that_speaks),
                 cmocka_unit_test(test_a_model_that_speaks),
+                cmocka_unit_test(test_numbers_that_json_does_not_have),
                 cmocka_unit_test(test_texts_that_are_no_objects),
                 cmocka_unit_test(test_a_whole_answer),
                 cmocka_unit_test(test_a_failure),

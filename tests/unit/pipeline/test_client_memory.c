@@ -22,6 +22,7 @@ static struct client {
         int64_t          id;
         unsigned         n_given;
         unsigned         n_released;
+        unsigned         n_described;
 } client;
 
 /* Has the signature of allocator_alloc_fn. */
@@ -59,6 +60,18 @@ static struct error *take_back(struct response_allocator *allocator, void *buffe
         return NULL;
 }
 
+/* Has the signature of allocator_attributes_fn. */
+static struct error *describe(struct response_allocator *allocator, const char *tensor,
+                              struct buffer_attributes *a, void *userp, void *buffer_userp) {
+        (void)allocator;
+        assert_string_equal(tensor, "O");
+        assert_ptr_equal(userp, &client);
+        assert_ptr_equal(buffer_userp, &client.note);
+        a->memory_id++;
+        client.n_described++;
+        return NULL;
+}
+
 static struct error *start(struct response_allocator *allocator, void *userp) {
         (void)allocator;
         (void)userp;
@@ -66,6 +79,9 @@ static struct error *start(struct response_allocator *allocator, void *userp) {
 }
 
 static const struct response_allocator of_client = { .alloc = give, .release = take_back };
+static const struct response_allocator with_attributes = { .alloc = give,
+                                                           .release = take_back,
+                                                           .attributes = describe };
 static const struct response_allocator no_release = { .alloc = give };
 static const struct response_allocator with_start = { .alloc = give, .start = start };
 
@@ -178,6 +194,30 @@ static void test_handed_over(void **state) {
 
         response_free(STEAL(l.from));
         assert_int_equal(client.n_released, 0);
+        response_free(to);
+        assert_int_equal(client.n_released, 1);
+        fixture_close(&l);
+}
+
+/* The client's function for the attributes of its buffers is called once, for the client's own output. */
+static void test_attributes(void **state) {
+        struct response        *to;
+        struct response_output *o;
+        struct error           *err = NULL;
+        struct fixture          l;
+        const int64_t           two = 2;
+        void                   *bytes;
+
+        (void)state;
+        fixture_open(&l, &with_attributes);
+        assert_ok(fixture_buffer(&l, &bytes), "buffer");
+        assert_ok(response_new(run.outer, &to), "response");
+        assert_ok(response_add_output(to, "O", DATA_TYPE_INT32, &two, 1, &o), "O");
+        assert_true(client_memory_hand_over(o, l.output, &err));
+        assert_null(err);
+        assert_int_equal(client.n_described, 1);
+        assert_int_equal(o->attributes.memory_id, 8);
+        o->attributes.memory_id = 7;
         response_free(to);
         assert_int_equal(client.n_released, 1);
         fixture_close(&l);
@@ -311,6 +351,7 @@ static void test_when_it_may_be_used(void **state) {
 SUITE(client_memory) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_handed_over),
+                cmocka_unit_test(test_attributes),
                 cmocka_unit_test(test_given_back),
                 cmocka_unit_test(test_two_levels),
                 cmocka_unit_test(test_nothing_to_release),

@@ -218,6 +218,7 @@ static void test_many_ways_to_a_file(void **state) {
         after = read_mark(&t);
         assert_int_not_equal(before->config, after->config);
         assert_int_equal(before->rest, after->rest);
+        assert_true(before->is_cut);
         dir_fingerprint_free(before);
         dir_fingerprint_free(after);
         temp_tree_remove(&t);

@@ -103,6 +103,28 @@ static void test_cpu(void **state) {
         end(&p);
 }
 
+static void test_memory(void **state) {
+        static const struct {
+                const char *text;
+                uint64_t    total, used;
+        } rows[] = {
+                { "MemTotal:  100 kB\nMemFree: 1 kB\nMemAvailable:   30 kB\n", 102400, 71680 },
+                { "MemTotal:  100 kB\nMemAvailable:   130 kB\n", 102400, 0 }, /* of the machine */
+                { "MemAvailable:   130 kB\n", 0, 0 },
+                { "MemTotal:  100 kB\n", 102400, 102400 },
+                { "", 0, 0 },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                uint64_t total, used;
+
+                core_metrics_read_memory(rows[i].text, &total, &used);
+                assert_int_equal(total, rows[i].total);
+                assert_int_equal(used, rows[i].used);
+        }
+}
+
 /* Within the interval the figures are those of the first reading, however busy we are. */
 static void test_cpu_is_read_once_per_interval(void **state) {
         struct place p =
@@ -164,6 +186,7 @@ SUITE(core_metrics) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_pinned_pool),
                 cmocka_unit_test(test_cpu),
+                cmocka_unit_test(test_memory),
                 cmocka_unit_test(test_cpu_is_read_once_per_interval),
                 cmocka_unit_test(test_refusals),
                 cmocka_unit_test(test_names_of_limits_are_bounded),

@@ -39,6 +39,7 @@ static void record(const struct store_request *r) {
                 n += snprintf(at + n, room - (size_t)n, "%s: %s\n", r->headers[i].name,
                               r->headers[i].value);
         snprintf(at + n, room - (size_t)n, "\n%.*s", STR_ARG(r->body));
+        fake.last.max_ms = r->max_ms;
         fake.n_requests++;
 }
 
@@ -85,6 +86,13 @@ struct error *store_exchange(struct store_request *r, struct store_answer *ret) 
         }
         pthread_mutex_unlock(&fake.lock);
         return err;
+}
+
+struct error *store_request_prepare(void) {
+        return NULL;
+}
+
+void store_request_close_idle(void) {
 }
 
 void fake_begin(void) {

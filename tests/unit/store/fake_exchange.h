@@ -12,9 +12,11 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct fake_request {
-        char text[65536]; /* "GET url\nname: value\n...\n\nbody" */
+        char     text[65536]; /* "GET url\nname: value\n...\n\nbody" */
+        uint64_t max_ms;      /* its limit of time */
 };
 
 /* Forgets all; before each test. */

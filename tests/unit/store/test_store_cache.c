@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -229,6 +230,46 @@ static void test_two_processes(void **state) {
         close_place(&p);
 }
 
+/* ---- between two looks --------------------------------------------------------------------- */
+
+static struct {
+        struct cache_place *place; /* NULL: nothing happens */
+        const char         *name;
+} other;
+
+struct error *__real_file_open_locked(const char *path, int flags, int *ret_fd);
+struct error *__wrap_file_open_locked(const char *path, int flags, int *ret_fd);
+
+/* Another server fetches the whole file after this one has seen that it is not there. */
+struct error *__wrap_file_open_locked(const char *path, int flags, int *ret_fd) {
+        struct cache_place *place = other.place;
+
+        other.place = NULL;
+        if (place != NULL)
+                fill(place, other.name, 100, 'x');
+        return __real_file_open_locked(path, flags, ret_fd);
+}
+
+static void test_a_file_that_another_one_completes(void **state) {
+        struct cache_place p;
+        struct cache_file  f;
+        AUTO_CHARS         target = NULL;
+
+        (void)state;
+        open_place(&p, 0, true);
+        other.name = "a";
+        other.place = &p;
+        f = open_file(&p, "a", 100, CACHE_WHOLE);
+        assert_int_equal(f.fd, -1);
+        target = temp_tree_path(&p.tree, "target");
+        assert_null(cache_file_link(&f, target));
+        cache_file_close(&f);
+        assert_int_equal(count_files(&p), 1);
+        close_place(&p);
+}
+
+/* ---- eviction ------------------------------------------------------------------------------ */
+
 /* Sets the time of the last use. */
 static void set_use(struct cache_place *p, const char *name, time_t seconds) {
         const struct timespec times[] = { { .tv_sec = seconds }, { .tv_sec = seconds } };
@@ -295,6 +336,26 @@ static void test_nothing_is_kept(void **state) {
         store_cache_drop_unused(p.cache);
         assert_int_equal(count_files(&p), 1);
         assert_int_equal(unlink(target), 0);
+        store_cache_drop_unused(p.cache);
+        assert_int_equal(count_files(&p), 0);
+        close_place(&p);
+}
+
+/* Another server that was stopped in the middle of an eviction holds up nobody. */
+static void test_an_eviction_waits_for_no_process(void **state) {
+        struct cache_place p;
+        AUTO_CHARS         path = NULL;
+        int                fd;
+
+        (void)state;
+        open_place(&p, 0, false);
+        fill(&p, "a", 100, 'a');
+        path = temp_tree_path(&p.tree, "cache/lock");
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* flock() is by opened file */
+        assert_int_equal(flock(fd, LOCK_EX), 0);
+        store_cache_drop_unused(p.cache);
+        assert_int_equal(count_files(&p), 1);
+        close(fd);
         store_cache_drop_unused(p.cache);
         assert_int_equal(count_files(&p), 0);
         close_place(&p);
@@ -369,7 +430,9 @@ SUITE(store_cache) {
                 cmocka_unit_test(test_what_is_there_is_not_fetched_again),
                 cmocka_unit_test(test_an_old_record_does_not_count),
                 cmocka_unit_test(test_two_processes),
+                cmocka_unit_test(test_a_file_that_another_one_completes),
                 cmocka_unit_test(test_eviction),
+                cmocka_unit_test(test_an_eviction_waits_for_no_process),
                 cmocka_unit_test(test_nothing_is_kept),
                 cmocka_unit_test(test_half_a_copy_does_not_stay),
                 cmocka_unit_test(test_a_size_that_no_object_has),

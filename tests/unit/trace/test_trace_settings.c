@@ -155,7 +155,9 @@ static void assert_refused(struct trace_settings *s, const char *model,
 }
 
 #define ZERO_RATE "Attempting to set invalid trace setting :sample rate must be non-zero"
-#define NO_FILE "Attempting to set invalid trace setting :trace file name is not given"
+#define NO_FILE                                                                                    \
+        "Attempting to set invalid trace setting :trace file name is not given "                   \
+        "(--trace-config=triton,file=<path>)"
 
 static void test_refusals(void **state) {
         struct trace_change   on = { .values = { .level = STAMPS }, .actions = { TRACE_SET } };
