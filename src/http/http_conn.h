@@ -135,11 +135,11 @@ struct http_conn {
         bool                 has_ended;          /* the peer sends no more */
         bool                 must_linger;        /* a part of the request was not read */
         bool                 was_handed_out : 1; /* the current call reached a handler */
-        bool                 in_scratch : 1;     /* the place of the next bytes is shard->scratch */
-        bool                 is_beyond : 1;      /* its input was allocated beyond the budget */
-        bool                 is_waiting : 1;     /* it is in shard->waiting */
-        uint64_t             now_ns;             /* time of the last read */
-        uint64_t             bytes_in;           /* of the current request: head and body */
+        bool                 in_scratch : 1; /* the place that on_room() gave is shard->scratch */
+        bool                 is_beyond : 1;  /* its input was allocated beyond the budget */
+        bool                 is_waiting : 1; /* it is in shard->waiting */
+        uint64_t             now_ns;         /* of the last read, or the end of the last answer */
+        uint64_t             bytes_in;       /* of the current request: head and body */
 
         struct buf            *in;         /* ref; NULL while idle */
         size_t                 in_at;      /* first byte of the current request */
