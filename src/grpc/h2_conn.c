@@ -1217,8 +1217,8 @@ static void on_closed(struct conn *net) {
 
 /* ---- time ---- */
 
-/* Checks the time of the preface and of header blocks. Returns false when the connection must end. One that is
- * refused already is not: its refusal may wait for the client, whom the other checks watch. */
+/* Checks the time of the preface and of header blocks. Returns false when it refuses the connection. One that
+ * was refused before passes: the checks of writes then end it when the client does not take its GOAWAY. */
 static bool check_heads(struct h2_conn *c) {
         uint64_t limit_ns = h2_conn_limits(c)->header_time_ns;
 

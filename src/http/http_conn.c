@@ -195,7 +195,7 @@ static size_t body_room(const struct http_conn *c) {
 static struct iovec input_room(struct http_conn *c) {
         const struct iovec none = { NULL, 0 };
 
-        c->in_scratch = false; /* set by a call before this one that no read followed */
+        c->in_scratch = false; /* no read may have followed the last call */
         switch (c->state) {
         case HTTP_CONN_HEAD:
                 if (make_room(c, 1))
@@ -566,7 +566,7 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
         }
         if (rc == CONN_WRITE_FAILED)
                 http_conn_close(c);
-        end_call(c, call->send_start_ns); /* the write took no time worth a look at the clock */
+        end_call(c, call->send_start_ns); /* all was written at once */
         run_conn(c);
 }
 
@@ -641,7 +641,7 @@ static size_t free_all(struct http_conn *c, struct list *chunks) {
         return n;
 }
 
-/* For a client that has gone. They count as written, so that no handler waits for them. */
+/* What a client that has gone did not take counts as written, so that no handler waits for it. */
 static void drop_chunks(struct http_conn *c) {
         free_all(c, &c->out.chunks);
         free_all(c, &c->out.sending);
@@ -1592,8 +1592,7 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
         if (has_unparsed(c))
                 return;
         if (is_idle(c) && c->in_at == c->in_len)
-                drop_input(
-                        c); /* room was asked for, and nothing has come: a part of a TLS record */
+                drop_input(c); /* on_room() took a buffer, and no read followed */
         limit = http_rate_watch_check(&c->rate_watch, &c->server->options.limits, now_ns,
                                       moved_bytes(c));
         switch (limit) {
@@ -1687,8 +1686,8 @@ bool http_conn_has_left(const struct http_conn *c, uint64_t now_ns, uint64_t tim
                now_ns - c->rate_watch.since_ns >= time_ns;
 }
 
-void http_conn_give_up(struct http_conn *c) {
-        if (is_idle(c) || (c->state == HTTP_CONN_LINGER && !c->must_linger))
+void http_conn_give_up(struct http_conn *c, uint64_t now_ns, uint64_t time_ns) {
+        if (is_idle(c) || http_conn_has_left(c, now_ns, time_ns))
                 http_conn_close(c);
 }
 

@@ -171,10 +171,12 @@ void http_conn_close(struct http_conn *c);
 void http_conn_leave(struct http_conn *c);
 /* True when its last answer is that old: the next request does not follow at once. */
 bool http_conn_is_quiet(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns);
-/* True when http_conn_leave() closed it that long ago, and its peer has not closed it since. */
+/* True when its last answer was given, or http_conn_leave() closed it, that long ago, and its peer has not closed it
+ * since. */
 bool http_conn_has_left(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns);
 /* Closes the connection of the loop that has been idle longest, or has sent a part of a head and nothing
  * for a second. False when it finds none. */
 bool http_shard_make_room(struct http_shard *shard, enum leave_need need);
-/* Closes a connection that is idle, or that its peer has not closed since http_conn_leave(). */
-void http_conn_give_up(struct http_conn *c);
+/* Closes a connection that is idle or has left that long ago. One that lingers for a shorter time may have bytes that
+ * were not read: to close it now would take the last answer from its client. */
+void http_conn_give_up(struct http_conn *c, uint64_t now_ns, uint64_t time_ns);

@@ -225,8 +225,7 @@ static void starve(struct http_call *call) {
         mem_fail_after(1);
 }
 
-/* The loop stands still, and what comes meanwhile is found in one round. */
-static void hold(struct http_call *call) {
+static void wait_for_the_test(void) {
         struct fixture *f = current;
 
         mutex_lock(&f->seen.lock);
@@ -235,6 +234,21 @@ static void hold(struct http_call *call) {
         while (f->is_loop_held)
                 cond_wait(&f->seen.changed, &f->seen.lock);
         mutex_unlock(&f->seen.lock);
+}
+
+/* The loop stands still, and what comes meanwhile is found in one round. */
+static void hold(struct http_call *call) {
+        wait_for_the_test();
+        http_call_reply_empty(call, 200);
+}
+
+/* The same, and then the server ends all connections that are idle or have left. */
+static void hold_and_leave(struct http_call *call) {
+        struct http_shard *shard = call->conn->shard;
+
+        wait_for_the_test();
+        shard->is_leaving = true; /* as if clients had had time to close their connections */
+        shard->leave.fire(&shard->leave);
         http_call_reply_empty(call, 200);
 }
 
@@ -299,6 +313,7 @@ static const struct http_route rows[] = {
         { "/heedless", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, heedless },
         { "/fields", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, fields },
         { "/hold", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, hold },
+        { "/hold_and_leave", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, hold_and_leave },
         { "/drain", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, drain },
         { "/tick", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, tick },
         { "/tick_now", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, tick_now },

@@ -541,6 +541,45 @@ static void test_requests_behind_the_last_answer(void **state) {
         fixture_done(&f);
 }
 
+static size_t n_answered(struct fixture *f) {
+        MUTEX_GUARD(&f->seen.lock);
+
+        return f->seen.n_access;
+}
+
+/* Nor does the end of the server, while the rest of that answer is on its way. */
+static void test_last_answer_of_a_leaving_server(void **state) {
+        struct fixture f;
+        AUTO_STRBUF    all;
+        char           piece[65536];
+        ssize_t        n;
+        int            fd, other;
+
+        (void)state;
+        fixture_init(&f);
+        f.options.net.n_threads = 1;
+        fixture_start(&f);
+        strbuf_init(&all, 0);
+        other = client_open(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" INFER);
+        while (n_answered(&f) == 0) { /* not all of it is written */
+                n = recv(fd, piece, sizeof(piece), 0);
+                assert_true(n > 0);
+                strbuf_put(&all, piece, (size_t)n);
+        }
+        client_say(other, "GET /hold_and_leave HTTP/1.1\r\nHost: a\r\n\r\n");
+        fixture_wait_loop_held(&f);
+        client_say_through(fd, INFER); /* the server has not read it when it leaves */
+        fixture_let_loop_go(&f);
+        client_expect_answer(other, 200, "");
+        client_read_all(fd, &all); /* to its end, not to a reset */
+        assert_true(all.len > (size_t)24 << 20);
+        close(fd);
+        close(other);
+        fixture_done(&f);
+}
+
 /* A request that was read is answered, whatever the loop does before it looks at it; a connection
  * that is idle then is closed. */
 static void expect_answer_behind(const char *what) {
@@ -872,6 +911,7 @@ SUITE(http_conn) {
                 cmocka_unit_test(test_request_on_its_way),
                 cmocka_unit_test(test_request_in_the_backlog),
                 cmocka_unit_test(test_requests_behind_the_last_answer),
+                cmocka_unit_test(test_last_answer_of_a_leaving_server),
                 cmocka_unit_test(test_drain_behind_a_read),
                 cmocka_unit_test(test_tick_behind_a_read),
                 cmocka_unit_test(test_a_request_behind_a_pipeline),
