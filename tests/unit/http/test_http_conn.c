@@ -558,6 +558,8 @@ static void test_last_answer_of_a_leaving_server(void **state) {
         (void)state;
         fixture_init(&f);
         f.options.net.n_threads = 1;
+        /* However long the loop stands still. */
+        f.options.limits.linger_ns = f.options.limits.leave_ns = 60 * NS_PER_S;
         fixture_start(&f);
         strbuf_init(&all, 0);
         other = client_open(&f);
