@@ -214,6 +214,7 @@ static void test_idle_after_a_long_answer(void **state) {
         (void)state;
         fixture_init(&f);
         f.options.net.n_threads = 1;
+        f.options.limits.header_time_ns = 60 * NS_PER_S;
         fixture_start(&f);
         big_fd = client_open(&f);
         chunks_fd = client_open(&f);
