@@ -1217,10 +1217,13 @@ static void on_closed(struct conn *net) {
 
 /* ---- time ---- */
 
-/* Checks the time of the preface and of header blocks. Returns false when the connection must end. */
+/* Checks the time of the preface and of header blocks. Returns false when it refuses the connection. One that
+ * was refused before passes: the checks of writes then end it when the client does not take its GOAWAY. */
 static bool check_heads(struct h2_conn *c) {
         uint64_t limit_ns = h2_conn_limits(c)->header_time_ns;
 
+        if (!takes_input(c))
+                return true;
         if ((c->state != H2_OPENING || c->now_ns - c->opened_ns < limit_ns) &&
             (c->head_ns == 0 || c->now_ns - c->head_ns < limit_ns))
                 return true;

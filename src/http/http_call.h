@@ -199,7 +199,8 @@ void http_call_end_chunks(struct http_call *call);
 /* Sends the last chunk while the handler has still to wait for something: the client has its whole answer,
  * and the connection ends. The handler ends the call later, with http_call_end_chunks(). */
 void http_call_finish_chunks(struct http_call *call);
-/* Number of chunks queued so far, and how many of these the socket has taken. */
+/* Number of chunks queued so far, and how many of these the socket has taken, or were dropped because the
+ * client has gone. */
 uint64_t http_call_chunks_sent(const struct http_call *call);
 uint64_t http_call_chunks_written(const struct http_call *call);
 

@@ -84,6 +84,11 @@ static bool has_unparsed(const struct http_conn *c) {
         return list_is_linked(&c->parse_task.node) || turns_is_waiting(&c->turn);
 }
 
+static bool is_idle(const struct http_conn *c) {
+        return c->state == HTTP_CONN_HEAD && c->rate_watch.phase == HTTP_PHASE_IDLE &&
+               !has_unparsed(c);
+}
+
 /* Reports to the handler, once, that the client closed the connection. */
 static void abort_call(struct http_conn *c) {
         http_call_fn on_abort = c->call.on_abort;
@@ -190,6 +195,7 @@ static size_t body_room(const struct http_conn *c) {
 static struct iovec input_room(struct http_conn *c) {
         const struct iovec none = { NULL, 0 };
 
+        c->in_scratch = false; /* no read may have followed the last call */
         switch (c->state) {
         case HTTP_CONN_HEAD:
                 if (make_room(c, 1))
@@ -309,18 +315,18 @@ static void release_held(struct http_conn *c) {
         out->n_held = 0;
 }
 
-/* The answer is written or given up: gets ready for the next request. */
-static void end_call(struct http_conn *c) {
+/* The answer is written or given up: gets ready for the next request, whose time begins now. */
+static void end_call(struct http_conn *c, uint64_t now_ns) {
         c->call.is_aborted = c->call.is_aborted || c->net == NULL || conn_is_closing(c->net);
         if (c->call.on_sent != NULL)
                 c->call.on_sent(&c->call);
         log_access(c);
         release_held(c);
         c->out.bytes = 0;
-        c->now_ns = c->call.send_start_ns;
+        c->now_ns = now_ns;
         clear_call(c);
         http_message_reset(c->message);
-        enter_state(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->now_ns);
+        enter_state(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, now_ns);
         c->in_at = c->next_at;
         if (c->net == NULL || conn_is_closing(c->net))
                 return;
@@ -560,7 +566,7 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
         }
         if (rc == CONN_WRITE_FAILED)
                 http_conn_close(c);
-        end_call(c);
+        end_call(c, call->send_start_ns); /* all was written at once */
         run_conn(c);
 }
 
@@ -635,10 +641,12 @@ static size_t free_all(struct http_conn *c, struct list *chunks) {
         return n;
 }
 
+/* What a client that has gone did not take counts as written, so that no handler waits for it. */
 static void drop_chunks(struct http_conn *c) {
         free_all(c, &c->out.chunks);
         free_all(c, &c->out.sending);
         c->out.unsent_bytes = 0;
+        c->out.n_chunks_written = c->out.n_chunks_sent;
 }
 
 static size_t add_iovecs(const struct http_conn *c, struct http_chunk *k, struct iovec *iov) {
@@ -685,7 +693,7 @@ static void end_chunks(struct http_conn *c) {
         c->out.in_chunks = false;
         c->out.is_last_queued = false;
         c->out.is_held = false;
-        end_call(c);
+        end_call(c, clock_now_ns());
 }
 
 static bool is_gone(const struct http_conn *c) {
@@ -698,6 +706,12 @@ static void watch_reader(struct http_conn *c) {
 
         if (c->state == HTTP_CONN_CALL && c->rate_watch.phase != phase)
                 http_rate_watch_enter(&c->rate_watch, phase, clock_now_ns());
+}
+
+/* The client has its whole answer, and the handler still has the call. */
+static void shut_held(struct http_conn *c) {
+        conn_shutdown(c->net);
+        watch_reader(c);
 }
 
 /* Sends queued chunks while no write is pending. */
@@ -717,7 +731,7 @@ static void flush_chunks(struct http_conn *c) {
                 count_written(c);
                 if (c->out.is_last_sent) {
                         if (c->out.is_held)
-                                conn_shutdown(c->net);
+                                shut_held(c);
                         else
                                 end_chunks(c);
                         return;
@@ -1535,7 +1549,7 @@ static void on_written(struct conn *net, bool is_ok) {
         if (c->out.in_chunks)
                 flush_chunks(c);
         else if (c->state == HTTP_CONN_WRITE)
-                end_call(c);
+                end_call(c, clock_now_ns());
         run_conn(c);
 }
 
@@ -1577,6 +1591,8 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
 
         if (has_unparsed(c))
                 return;
+        if (is_idle(c) && c->in_at == c->in_len)
+                drop_input(c); /* on_room() took a buffer, and no read followed */
         limit = http_rate_watch_check(&c->rate_watch, &c->server->options.limits, now_ns,
                                       moved_bytes(c));
         switch (limit) {
@@ -1649,11 +1665,6 @@ void http_conn_open(struct http_shard *shard, int fd) {
                 conn_read_start(c->net);
 }
 
-static bool is_idle(const struct http_conn *c) {
-        return c->state == HTTP_CONN_HEAD && c->rate_watch.phase == HTTP_PHASE_IDLE &&
-               !has_unparsed(c);
-}
-
 void http_conn_leave(struct http_conn *c) {
         if (c->net == NULL || conn_is_closing(c->net) || !is_idle(c) || conn_has_unread(c->net))
                 return;
@@ -1675,8 +1686,8 @@ bool http_conn_has_left(const struct http_conn *c, uint64_t now_ns, uint64_t tim
                now_ns - c->rate_watch.since_ns >= time_ns;
 }
 
-void http_conn_give_up(struct http_conn *c) {
-        if (is_idle(c) || (c->state == HTTP_CONN_LINGER && !c->must_linger))
+void http_conn_give_up(struct http_conn *c, uint64_t now_ns, uint64_t time_ns) {
+        if (is_idle(c) || http_conn_has_left(c, now_ns, time_ns))
                 http_conn_close(c);
 }
 

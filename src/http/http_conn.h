@@ -135,11 +135,11 @@ struct http_conn {
         bool                 has_ended;          /* the peer sends no more */
         bool                 must_linger;        /* a part of the request was not read */
         bool                 was_handed_out : 1; /* the current call reached a handler */
-        bool                 in_scratch : 1;     /* the place of the next bytes is shard->scratch */
-        bool                 is_beyond : 1;      /* its input was allocated beyond the budget */
-        bool                 is_waiting : 1;     /* it is in shard->waiting */
-        uint64_t             now_ns;             /* time of the last read */
-        uint64_t             bytes_in;           /* of the current request: head and body */
+        bool                 in_scratch : 1; /* the place that on_room() gave is shard->scratch */
+        bool                 is_beyond : 1;  /* its input was allocated beyond the budget */
+        bool                 is_waiting : 1; /* it is in shard->waiting */
+        uint64_t             now_ns;         /* of the last read, or the end of the last answer */
+        uint64_t             bytes_in;       /* of the current request: head and body */
 
         struct buf            *in;         /* ref; NULL while idle */
         size_t                 in_at;      /* first byte of the current request */
@@ -171,10 +171,12 @@ void http_conn_close(struct http_conn *c);
 void http_conn_leave(struct http_conn *c);
 /* True when its last answer is that old: the next request does not follow at once. */
 bool http_conn_is_quiet(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns);
-/* True when http_conn_leave() closed it that long ago, and its peer has not closed it since. */
+/* True when its last answer was given, or http_conn_leave() closed it, that long ago, and its peer has not closed it
+ * since. */
 bool http_conn_has_left(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns);
 /* Closes the connection of the loop that has been idle longest, or has sent a part of a head and nothing
  * for a second. False when it finds none. */
 bool http_shard_make_room(struct http_shard *shard, enum leave_need need);
-/* Closes a connection that is idle, or that its peer has not closed since http_conn_leave(). */
-void http_conn_give_up(struct http_conn *c);
+/* Closes a connection that is idle or has left that long ago. One that lingers for a shorter time may have bytes that
+ * were not read: to close it now would take the last answer from its client. */
+void http_conn_give_up(struct http_conn *c, uint64_t now_ns, uint64_t time_ns);

@@ -41,7 +41,7 @@ static void on_leave(struct loop_timer *t) {
                 struct http_conn *c = LIST_ENTRY(node, struct http_conn, place.node);
 
                 if (is_second || http_conn_has_left(c, now_ns, leave_ns))
-                        http_conn_give_up(c);
+                        http_conn_give_up(c, now_ns, leave_ns);
                 else
                         http_conn_leave(c);
         }

@@ -31,7 +31,8 @@ struct tls_context;
 #define CONN_SMALL_WRITE ((size_t)1024)
 
 struct conn_ops {
-        /* Returns the buffer for the next bytes. Must neither close the connection nor stop reading; to
+        /* Returns the buffer for the next bytes. A read need not follow: the socket may have none, and with
+         * TLS a part of a record yields none. Must neither close the connection nor stop reading; to
          * stop, it returns iov_len 0: reading stops, and on_no_room (which may be NULL) is called. */
         struct iovec (*on_room)(struct conn *c);
         void (*on_no_room)(struct conn *c);

@@ -4,7 +4,9 @@
 
 #include "base/clock.h"
 #include "grpc_fixture.h"
+#include "net/net_server.h"
 
+#include <sched.h>
 #include <sys/socket.h>
 
 static void test_write_stall(void **state) {
@@ -81,11 +83,40 @@ static void test_slow_reader(void **state) {
         fixture_done(&f);
 }
 
+/* The client reads nothing, and is refused for something else: for header fields that never end. It is given up
+ * although it does not take the refusal. */
+static void test_stall_of_a_refused_connection(void **state) {
+        struct fixture f;
+        struct client  c;
+
+        (void)state;
+        fixture_init(&f);
+        f.options.limits.header_time_ns = 2 * NS_PER_S; /* in which the client has asked */
+        f.options.limits.write_stall_ns = 3 * NS_PER_S; /* more: the refusal comes first */
+        fixture_start(&f);
+        client_open(&c, &f, true);
+        client_window(&c, 0, 1 << 30);
+        client_call(&c, 1, "/t.T/Big", NULL);
+        client_window(&c, 1, 1 << 30);
+        client_message(&c, 1, END_STREAM, "", 0);
+        client_frame(&c, FRAME_HEADERS, 0, 3, "", 0);
+        client_flush(&c);
+        while (!fixture_was_rejected(&f, "header_time"))
+                sched_yield();
+        net_server_stop(grpc_server_net(f.server));
+        assert_int_equal(net_server_wait(grpc_server_net(f.server), clock_now_ns() + 20 * NS_PER_S),
+                         0);
+        assert_true(fixture_was_rejected(&f, "write_stall"));
+        client_close(&c);
+        fixture_done(&f);
+}
+
 SUITE(h2_conn_readers) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_write_stall),
                 cmocka_unit_test(test_write_rate),
                 cmocka_unit_test(test_slow_reader),
+                cmocka_unit_test(test_stall_of_a_refused_connection),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

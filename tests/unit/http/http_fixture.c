@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "core_api/model_version.h"
 #include "http/http_conn.h"
+#include "net/conn_private.h"
 #include "net/uv_types.h"
 
 #include <linux/sockios.h>
@@ -98,10 +99,17 @@ static void finished(struct http_call *call) {
 }
 
 static void answer_late(struct http_call *call) {
-        if (call->conn->out.in_chunks)
+        const struct http_part last = { "last", 4, NULL };
+
+        if (call->conn->out.is_held) {
                 http_call_end_chunks(call);
-        else
+        } else if (call->conn->out.in_chunks) {
+                http_call_send_chunk(call, &last);
+                current->n_unwritten = http_call_chunks_sent(call) - http_call_chunks_written(call);
+                http_call_end_chunks(call);
+        } else {
                 http_call_reply_text(call, NULL, STR_LIT("late"));
+        }
 }
 
 #define BIG_BYTES ((size_t)24 << 20)
@@ -119,6 +127,26 @@ static void big(struct http_call *call) {
                 parts[i] = (struct http_part){ b->bytes, len, b };
         }
         http_call_reply(call, &reply);
+}
+
+/* As if the answer had begun longer ago than a connection may be idle. */
+static void begin_long_ago(struct http_call *call) {
+        call->send_start_ns -= 80 * NS_PER_S;
+}
+
+static void slow_big(struct http_call *call) {
+        big(call);
+        assert_int_equal(call->conn->state, HTTP_CONN_WRITE);
+        begin_long_ago(call);
+}
+
+static void slow_chunks(struct http_call *call) {
+        const struct http_part  first = { "first", 5, NULL };
+        const struct http_reply reply = { .status = 200, .parts = &first, .n_parts = 1 };
+
+        http_call_begin_chunks(call, &reply);
+        begin_long_ago(call);
+        later(call);
 }
 
 /* 1 + 3000 pieces. */
@@ -148,12 +176,11 @@ static void piece(struct http_call *call) {
         http_call_end_chunks(call);
 }
 
-/* Begins an answer, and goes on until the client has gone. */
-static void endless(struct http_call *call) {
+/* More than a socket takes. */
+static void begin_much(struct http_call *call) {
         const struct http_reply reply = { .status = 200 };
 
         http_call_begin_chunks(call, &reply);
-        call->on_abort = http_call_end_chunks;
         for (int i = 0; i < 3000; i++) {
                 struct buf      *b = buf_new(http_call_buf_pool(call), 4096);
                 struct http_part part = { b->bytes, 4096, b };
@@ -161,6 +188,25 @@ static void endless(struct http_call *call) {
                 memset(b->bytes, 'e', 4096);
                 http_call_send_chunk(call, &part);
         }
+}
+
+/* Begins an answer, and goes on until the client has gone. */
+static void endless(struct http_call *call) {
+        begin_much(call);
+        call->on_abort = http_call_end_chunks;
+}
+
+/* The same, and the handler goes on when the client has gone. */
+static void heedless(struct http_call *call) {
+        begin_much(call);
+        later(call);
+}
+
+/* As "/finished", with an answer that is more than a socket takes. */
+static void finished_much(struct http_call *call) {
+        begin_much(call);
+        http_call_finish_chunks(call);
+        later(call);
 }
 
 static void fields(struct http_call *call) {
@@ -179,8 +225,7 @@ static void starve(struct http_call *call) {
         mem_fail_after(1);
 }
 
-/* The loop stands still, and what comes meanwhile is found in one round. */
-static void hold(struct http_call *call) {
+static void wait_for_the_test(void) {
         struct fixture *f = current;
 
         mutex_lock(&f->seen.lock);
@@ -189,6 +234,21 @@ static void hold(struct http_call *call) {
         while (f->is_loop_held)
                 cond_wait(&f->seen.changed, &f->seen.lock);
         mutex_unlock(&f->seen.lock);
+}
+
+/* The loop stands still, and what comes meanwhile is found in one round. */
+static void hold(struct http_call *call) {
+        wait_for_the_test();
+        http_call_reply_empty(call, 200);
+}
+
+/* The same, and then the server ends all connections that are idle or have left. */
+static void hold_and_leave(struct http_call *call) {
+        struct http_shard *shard = call->conn->shard;
+
+        wait_for_the_test();
+        shard->is_leaving = true; /* as if clients had had time to close their connections */
+        shard->leave.fire(&shard->leave);
         http_call_reply_empty(call, 200);
 }
 
@@ -198,6 +258,36 @@ static void tick(struct http_call *call) {
 
         l->conn_ops->tick(l, clock_now_ns() + 3600 * NS_PER_S);
         http_call_reply_empty(call, 200);
+}
+
+static void tick_now(struct http_call *call) {
+        struct loop *l = call->conn->shard->net.loop;
+
+        l->conn_ops->tick(l, clock_now_ns());
+        http_call_reply_empty(call, 200);
+}
+
+/* All others are asked for room, and then nothing comes: as when a part of a TLS record was received. */
+static void ask_for_room(struct http_call *call) {
+        LIST_FOR_EACH(&call->conn->shard->net.conns, node) {
+                struct http_conn *c = LIST_ENTRY(node, struct http_conn, place.node);
+
+                if (c != call->conn)
+                        assert_true(c->net->ops->on_room(c->net).iov_len > 0);
+        }
+        http_call_reply_empty(call, 200);
+}
+
+/* How many other connections have a read buffer. */
+static void count_buffers(struct http_call *call) {
+        unsigned n = 0;
+
+        LIST_FOR_EACH(&call->conn->shard->net.conns, node) {
+                struct http_conn *c = LIST_ENTRY(node, struct http_conn, place.node);
+
+                n += c != call->conn && c->in != NULL;
+        }
+        http_call_reply_text(call, NULL, str_of(arena_printf(&call->arena, "%u", n)));
 }
 
 /* As the server has it when it is told to stop. */
@@ -214,13 +304,21 @@ static const struct http_route rows[] = {
         { "/later", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, later },
         { "/finished", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, finished },
         { "/big", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, big },
+        { "/slow_big", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, slow_big },
+        { "/slow_chunks", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, slow_chunks },
         { "/chunks", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, chunks },
         { "/piece", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, piece },
         { "/endless", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, endless },
+        { "/finished_much", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, finished_much },
+        { "/heedless", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, heedless },
         { "/fields", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, fields },
         { "/hold", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, hold },
+        { "/hold_and_leave", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, hold_and_leave },
         { "/drain", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, drain },
         { "/tick", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, tick },
+        { "/tick_now", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, tick_now },
+        { "/ask_for_room", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, ask_for_room },
+        { "/count_buffers", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, count_buffers },
         { "/starve", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, starve },
         { "/both", HTTP_METHOD_GET, ENDPOINT_TRACE, HTTP_JSON, later },
         { "/both", HTTP_METHOD_POST, ENDPOINT_TRACE, HTTP_JSON, echo },
@@ -350,9 +448,15 @@ static void read_head(int fd, struct strbuf *head) {
         }
 }
 
+static size_t content_length(const struct strbuf *head) {
+        const char *length = strstr(head->ptr, "\r\nContent-Length: ");
+
+        assert_non_null(length);
+        return strtoul(length + 18, NULL, 10);
+}
+
 void client_expect_answer(int fd, unsigned status, const char *body) {
         AUTO_STRBUF head;
-        const char *length;
         unsigned    got = 0;
 
         strbuf_init(&head, 0);
@@ -360,10 +464,24 @@ void client_expect_answer(int fd, unsigned status, const char *body) {
         assert_int_equal(sscanf(head.ptr, "HTTP/1.1 %u ", &got), 1);
         if (got != status)
                 fail_msg("want %u, got: %s", status, head.ptr);
-        length = strstr(head.ptr, "\r\nContent-Length: ");
-        assert_non_null(length);
-        assert_int_equal(strtoul(length + 18, NULL, 10), strlen(body));
+        assert_int_equal(content_length(&head), strlen(body));
         client_expect(fd, body);
+}
+
+void client_skip_answer(int fd) {
+        AUTO_STRBUF head;
+        char        piece[65536];
+        size_t      left;
+
+        strbuf_init(&head, 0);
+        read_head(fd, &head);
+        left = content_length(&head);
+        while (left > 0) {
+                ssize_t n = recv(fd, piece, MIN(left, sizeof(piece)), 0);
+
+                assert_true(n > 0);
+                left -= (size_t)n;
+        }
 }
 
 void client_read_all(int fd, struct strbuf *ret) {

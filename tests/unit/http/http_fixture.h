@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct fixture {
         struct http_server_options options;
@@ -19,6 +20,7 @@ struct fixture {
         struct http_call *answered; /* the one that `mail` answers */
         struct mail       mail;
         bool              is_loop_held; /* by a "/hold"; guarded by seen.lock */
+        uint64_t          n_unwritten;  /* chunks, before the last one of an answer that was held */
 };
 
 /* Options may be changed between the two. */
@@ -43,6 +45,8 @@ void client_say_through(int fd, const char *text);
 void client_expect(int fd, const char *text);
 /* Reads head and body of an answer with Content-Length; true when status and body are as given. */
 void client_expect_answer(int fd, unsigned status, const char *body);
+/* Reads an answer with Content-Length, whatever it is. */
+void client_skip_answer(int fd);
 /* Reads until the end of the connection, into `ret`. */
 void client_read_all(int fd, struct strbuf *ret);
 /* Nothing more comes but the end. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "http/http_conn.h"
@@ -71,8 +72,8 @@ static void test_many_requests_behind_a_late_answer(void **state) {
                 client_expect_answer(fd, 200, body);
         }
         close(fd);
-        fixture_done(&f);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "");
+        fixture_done(&f);
 }
 
 static void test_reader_goes_away(void **state) {
@@ -200,6 +201,93 @@ static void test_idle(void **state) {
         net_server_stop(http_server_net(f.server));
         assert_int_equal(net_server_wait(http_server_net(f.server), SOON), 0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "");
+        fixture_done(&f);
+}
+
+#define TICK "GET /tick_now HTTP/1.1\r\nHost: a\r\n\r\n"
+
+/* The idle time, and the time for the next head, begin when an answer has ended, however long it took. */
+static void test_idle_after_a_long_answer(void **state) {
+        struct fixture f;
+        int            big_fd, chunks_fd, other;
+
+        (void)state;
+        fixture_init(&f);
+        f.options.net.n_threads = 1;
+        f.options.limits.header_time_ns = 60 * NS_PER_S;
+        fixture_start(&f);
+        big_fd = client_open(&f);
+        chunks_fd = client_open(&f);
+        other = client_open(&f);
+        client_say(big_fd, "GET /slow_big HTTP/1.1\r\nHost: a\r\n\r\nGET /health");
+        client_skip_answer(big_fd);
+        client_say(chunks_fd, "GET /slow_chunks HTTP/1.1\r\nHost: a\r\n\r\n");
+        fixture_answer_held(&f);
+        client_expect(chunks_fd, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+                                 "Transfer-Encoding: chunked\r\n\r\n"
+                                 "5\r\nfirst\r\n4\r\nlast\r\n0\r\n\r\n");
+        client_say(other, TICK);
+        client_expect_answer(other, 200, "");
+        client_say(big_fd, " HTTP/1.1\r\nHost: a\r\n\r\n");
+        client_expect_answer(big_fd, 404, "{\"error\":\"Not Found\"}");
+        client_say(chunks_fd, INFER);
+        client_expect_answer(chunks_fd, 200, "m -1 ");
+        close(big_fd);
+        close(chunks_fd);
+        close(other);
+        assert_string_equal(strbuf_cstr(&f.seen.rejected), "");
+        fixture_done(&f);
+}
+
+/* Room was asked for while there was no memory; the bytes come when there is some. They are those that the connection
+ * received, not those that another one has left in the memory that they share. */
+static void test_room_without_a_read(void **state) {
+        struct fixture     f;
+        struct byte_budget budget;
+        int                fd, other;
+
+        (void)state;
+        fixture_init(&f);
+        byte_budget_init(&budget, (size_t)16 << 20);
+        byte_budget_force(&budget, budget.max - (budget.max >> 5));
+        f.options.net.n_threads = 1;
+        f.options.net.budget = &budget;
+        fixture_start(&f);
+        fd = client_open(&f);
+        other = client_open(&f);
+        client_say(other, "GET /ask_for_room HTTP/1.1\r\nHost: a\r\n\r\n");
+        client_expect_answer(other, 200, "");
+        byte_budget_give(&budget, budget.max / 2);
+        client_say(fd, INFER);
+        client_expect_answer(fd, 200, "m -1 ");
+        byte_budget_give(&budget, budget.max / 2 - (budget.max >> 5));
+        close(fd);
+        close(other);
+        fixture_done(&f);
+        assert_int_equal(byte_budget_used(&budget), 0);
+}
+
+/* A connection that was asked for room, and received nothing, does not keep it. */
+static void test_idle_without_a_buffer(void **state) {
+        struct fixture f;
+        int            idle, other;
+
+        (void)state;
+        fixture_init(&f);
+        f.options.net.n_threads = 1;
+        fixture_start(&f);
+        idle = client_open(&f);
+        other = client_open(&f);
+        client_say(other, "GET /ask_for_room HTTP/1.1\r\nHost: a\r\n\r\n");
+        client_expect_answer(other, 200, "");
+        client_say(other, TICK);
+        client_expect_answer(other, 200, "");
+        client_say(other, "GET /count_buffers HTTP/1.1\r\nHost: a\r\n\r\n");
+        client_expect_answer(other, 200, "0");
+        client_say(idle, INFER);
+        client_expect_answer(idle, 200, "m -1 ");
+        close(idle);
+        close(other);
         fixture_done(&f);
 }
 
@@ -454,6 +542,47 @@ static void test_requests_behind_the_last_answer(void **state) {
         fixture_done(&f);
 }
 
+static size_t n_answered(struct fixture *f) {
+        MUTEX_GUARD(&f->seen.lock);
+
+        return f->seen.n_access;
+}
+
+/* Nor does the end of the server, while the rest of that answer is on its way. */
+static void test_last_answer_of_a_leaving_server(void **state) {
+        struct fixture f;
+        AUTO_STRBUF    all;
+        char           piece[65536];
+        ssize_t        n;
+        int            fd, other;
+
+        (void)state;
+        fixture_init(&f);
+        f.options.net.n_threads = 1;
+        /* However long the loop stands still. */
+        f.options.limits.linger_ns = f.options.limits.leave_ns = 60 * NS_PER_S;
+        fixture_start(&f);
+        strbuf_init(&all, 0);
+        other = client_open(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" INFER);
+        while (n_answered(&f) == 0) { /* not all of it is written */
+                n = recv(fd, piece, sizeof(piece), 0);
+                assert_true(n > 0);
+                strbuf_put(&all, piece, (size_t)n);
+        }
+        client_say(other, "GET /hold_and_leave HTTP/1.1\r\nHost: a\r\n\r\n");
+        fixture_wait_loop_held(&f);
+        client_say_through(fd, INFER); /* the server has not read it when it leaves */
+        fixture_let_loop_go(&f);
+        client_expect_answer(other, 200, "");
+        client_read_all(fd, &all); /* to its end, not to a reset */
+        assert_true(all.len > (size_t)24 << 20);
+        close(fd);
+        close(other);
+        fixture_done(&f);
+}
+
 /* A request that was read is answered, whatever the loop does before it looks at it; a connection
  * that is idle then is closed. */
 static void expect_answer_behind(const char *what) {
@@ -698,6 +827,55 @@ static void test_answer_before_the_handler_ends(void **state) {
         }
 }
 
+/* A client that took its time, and has all, is not watched any more while the handler goes on. */
+static void test_handler_that_outlives_a_long_answer(void **state) {
+        struct fixture f;
+        AUTO_STRBUF    all;
+        int            fd, other;
+
+        (void)state;
+        fixture_init(&f);
+        f.options.net.n_threads = 1;
+        fixture_start(&f);
+        strbuf_init(&all, 0);
+        other = client_open(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /finished_much HTTP/1.1\r\nHost: a\r\n\r\n");
+        client_read_all(fd, &all);
+        assert_true(str_ends(strbuf_str(&all), STR_LIT("e\r\n0\r\n\r\n")));
+        client_say(other, "GET /tick HTTP/1.1\r\nHost: a\r\n\r\n");
+        client_expect_answer(other, 200, "");
+        fixture_answer_held(&f);
+        seen_wait(&f.seen, &f.seen.n_sent, 1);
+        close(fd);
+        close(other);
+        assert_string_equal(strbuf_cstr(&f.seen.rejected), "");
+        fixture_done(&f);
+        assert_int_equal(f.seen.n_aborted, 0);
+}
+
+/* What a gone client has not taken counts as written: nothing waits for it. */
+static void test_chunks_for_a_client_that_has_gone(void **state) {
+        const struct linger reset = { .l_onoff = 1 };
+        struct fixture      f;
+        int                 fd;
+
+        (void)state;
+        fixture_init(&f);
+        fixture_start(&f);
+        fd = client_open(&f);
+        client_say(fd, "GET /heedless HTTP/1.1\r\nHost: a\r\n\r\n");
+        fixture_wait_held(&f);
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        close(fd);
+        seen_wait(&f.seen, &f.seen.n_aborted, 1);
+        f.n_unwritten = 1;
+        fixture_answer_held(&f);
+        seen_wait(&f.seen, &f.seen.n_access, 1);
+        assert_int_equal(f.n_unwritten, 0);
+        fixture_done(&f);
+}
+
 static void test_unsent_chunks_are_bounded(void **state) {
         struct fixture f;
         int            fd;
@@ -724,6 +902,9 @@ SUITE(http_conn) {
                 cmocka_unit_test(test_half_closed_client),
                 cmocka_unit_test(test_half_close_behind_a_pipeline),
                 cmocka_unit_test(test_idle),
+                cmocka_unit_test(test_idle_after_a_long_answer),
+                cmocka_unit_test(test_room_without_a_read),
+                cmocka_unit_test(test_idle_without_a_buffer),
                 cmocka_unit_test(test_too_slow),
                 cmocka_unit_test(test_stalled_reader),
                 cmocka_unit_test(test_slow_reader),
@@ -733,6 +914,7 @@ SUITE(http_conn) {
                 cmocka_unit_test(test_request_on_its_way),
                 cmocka_unit_test(test_request_in_the_backlog),
                 cmocka_unit_test(test_requests_behind_the_last_answer),
+                cmocka_unit_test(test_last_answer_of_a_leaving_server),
                 cmocka_unit_test(test_drain_behind_a_read),
                 cmocka_unit_test(test_tick_behind_a_read),
                 cmocka_unit_test(test_a_request_behind_a_pipeline),
@@ -741,6 +923,8 @@ SUITE(http_conn) {
                 cmocka_unit_test(test_answer_in_chunks),
                 cmocka_unit_test(test_answer_in_pieces_for_http10),
                 cmocka_unit_test(test_answer_before_the_handler_ends),
+                cmocka_unit_test(test_handler_that_outlives_a_long_answer),
+                cmocka_unit_test(test_chunks_for_a_client_that_has_gone),
                 cmocka_unit_test(test_unsent_chunks_are_bounded),
         };
 
