@@ -85,39 +85,20 @@ TRITONSERVER_Error *TRITONREPOAGENT_ModelConfig(TRITONREPOAGENT_Agent      *agen
                                                 TRITONREPOAGENT_AgentModel *model,
                                                 const uint32_t              config_version,
                                                 TRITONSERVER_Message      **model_config) {
-        AUTO_STRBUF     json = { 0 };
-        struct message *m;
-
         API_NEEDS(agent, model, model_config);
-        API_TRY(model_config_print_json(agent_model_from_api(model)->config, config_version,
-                                        &json));
-        API_TRY(message_new_take(&json, &m));
-        *model_config = message_to_api(m);
-        return NULL;
+        return api_print_config(agent_model_from_api(model)->config, config_version, model_config);
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-TRITONSERVER_Error *TRITONREPOAGENT_ModelState(TRITONREPOAGENT_AgentModel *model, void **state) {
-        API_NEEDS(model, state);
-        *state = agent_model_from_api(model)->state;
-        return NULL;
-}
+API_GETTER(TRITONREPOAGENT_ModelState, TRITONREPOAGENT_AgentModel, model, void *, state,
+           agent_model_from_api(model)->state)
 
-TRITONSERVER_Error *TRITONREPOAGENT_ModelSetState(TRITONREPOAGENT_AgentModel *model, void *state) {
-        API_NEEDS(model);
-        agent_model_from_api(model)->state = state;
-        return NULL;
-}
+API_SETTER(TRITONREPOAGENT_ModelSetState, TRITONREPOAGENT_AgentModel, model, void *, state,
+           agent_model_from_api(model)->state)
 
-TRITONSERVER_Error *TRITONREPOAGENT_State(TRITONREPOAGENT_Agent *agent, void **state) {
-        API_NEEDS(agent, state);
-        *state = agent_from_api(agent)->state;
-        return NULL;
-}
+API_GETTER(TRITONREPOAGENT_State, TRITONREPOAGENT_Agent, agent, void *, state,
+           agent_from_api(agent)->state)
 
-TRITONSERVER_Error *TRITONREPOAGENT_SetState(TRITONREPOAGENT_Agent *agent, void *state) {
-        API_NEEDS(agent);
-        agent_from_api(agent)->state = state;
-        return NULL;
-}
+API_SETTER(TRITONREPOAGENT_SetState, TRITONREPOAGENT_Agent, agent, void *, state,
+           agent_from_api(agent)->state)

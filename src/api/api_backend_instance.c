@@ -6,12 +6,8 @@
 
 #define INSTANCE(argument) ((struct backend_instance *)(argument))
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(TRITONBACKEND_ModelInstance *instance,
-                                                    const char                 **name) {
-        API_NEEDS(instance, name);
-        *name = INSTANCE(instance)->name;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelInstanceName, TRITONBACKEND_ModelInstance, instance, const char *,
+           name, INSTANCE(instance)->name)
 
 struct TRITONSERVER_Error *NESO_ModelInstanceMember(struct TRITONBACKEND_ModelInstance *instance,
                                                     const char **group_name, uint32_t *index,
@@ -39,40 +35,20 @@ struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(struct TRITONBACKEND_Mode
                                                INSTANCE(instance)->shared, key, object, destroy));
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(TRITONBACKEND_ModelInstance    *instance,
-                                                    TRITONSERVER_InstanceGroupKind *kind) {
-        API_NEEDS(instance, kind);
-        *kind = INSTANCE(instance)->kind;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelInstanceKind, TRITONBACKEND_ModelInstance, instance,
+           TRITONSERVER_InstanceGroupKind, kind, INSTANCE(instance)->kind)
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceDeviceId(TRITONBACKEND_ModelInstance *instance,
-                                                        int32_t                     *device_id) {
-        API_NEEDS(instance, device_id);
-        *device_id = INSTANCE(instance)->device_id;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelInstanceDeviceId, TRITONBACKEND_ModelInstance, instance, int32_t,
+           device_id, INSTANCE(instance)->device_id)
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceHostPolicy(TRITONBACKEND_ModelInstance *instance,
-                                                          TRITONSERVER_Message **host_policy) {
-        API_NEEDS(instance, host_policy);
-        *host_policy = message_to_api(INSTANCE(instance)->host_policy);
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelInstanceHostPolicy, TRITONBACKEND_ModelInstance, instance,
+           TRITONSERVER_Message *, host_policy, message_to_api(INSTANCE(instance)->host_policy))
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceIsPassive(TRITONBACKEND_ModelInstance *instance,
-                                                         bool                        *is_passive) {
-        API_NEEDS(instance, is_passive);
-        *is_passive = INSTANCE(instance)->group->passive;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelInstanceIsPassive, TRITONBACKEND_ModelInstance, instance, bool,
+           is_passive, INSTANCE(instance)->group->passive)
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileCount(TRITONBACKEND_ModelInstance *instance,
-                                                            uint32_t                    *count) {
-        API_NEEDS(instance, count);
-        *count = (uint32_t)INSTANCE(instance)->group->n_profile;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelInstanceProfileCount, TRITONBACKEND_ModelInstance, instance, uint32_t,
+           count, (uint32_t)INSTANCE(instance)->group->n_profile)
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelInstance *instance,
                                                            const uint32_t               index,
@@ -90,12 +66,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelIn
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceCount(
-        TRITONBACKEND_ModelInstance *instance, uint32_t *count) {
-        API_NEEDS(instance, count);
-        *count = (uint32_t)INSTANCE(instance)->group->n_secondary_devices;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelInstanceSecondaryDeviceCount, TRITONBACKEND_ModelInstance, instance,
+           uint32_t, count, (uint32_t)INSTANCE(instance)->group->n_secondary_devices)
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
         TRITONBACKEND_ModelInstance *instance, uint32_t index, const char **kind, int64_t *id) {
@@ -113,26 +85,14 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance,
-                                                     TRITONBACKEND_Model        **model) {
-        API_NEEDS(instance, model);
-        *model = (TRITONBACKEND_Model *)INSTANCE(instance)->model;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelInstanceModel, TRITONBACKEND_ModelInstance, instance,
+           TRITONBACKEND_Model *, model, (TRITONBACKEND_Model *)INSTANCE(instance)->model)
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(TRITONBACKEND_ModelInstance *instance,
-                                                     void                       **state) {
-        API_NEEDS(instance, state);
-        *state = INSTANCE(instance)->state;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelInstanceState, TRITONBACKEND_ModelInstance, instance, void *, state,
+           INSTANCE(instance)->state)
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSetState(TRITONBACKEND_ModelInstance *instance,
-                                                        void                        *state) {
-        API_NEEDS(instance);
-        INSTANCE(instance)->state = state;
-        return NULL;
-}
+API_SETTER(TRITONBACKEND_ModelInstanceSetState, TRITONBACKEND_ModelInstance, instance, void *,
+           state, INSTANCE(instance)->state)
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportMemoryUsage(
         TRITONBACKEND_ModelInstance *instance, TRITONSERVER_BufferAttributes **usage,
@@ -143,12 +103,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportMemoryUsage(
         return api_report_memory(__func__, INSTANCE(instance)->model, instance, usage, usage_size);
 }
 
-TRITONSERVER_Error *NESO_ModelInstanceExecutionStart(TRITONBACKEND_ModelInstance *instance,
-                                                     uint64_t                    *start_ns) {
-        API_NEEDS(instance, start_ns);
-        *start_ns = backend_instance_execution_start(INSTANCE(instance));
-        return NULL;
-}
+API_GETTER(NESO_ModelInstanceExecutionStart, TRITONBACKEND_ModelInstance, instance, uint64_t,
+           start_ns, backend_instance_execution_start(INSTANCE(instance)))
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
         TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request, const bool success,

@@ -17,12 +17,8 @@
 /* The manager is the backend itself, which has the server's GPUs. */
 #define MANAGER(argument) ((struct backend *)(argument))
 
-TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend        *backend,
-                                                       TRITONBACKEND_MemoryManager **manager) {
-        API_NEEDS(backend, manager);
-        *manager = (TRITONBACKEND_MemoryManager *)backend;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_BackendMemoryManager, TRITONBACKEND_Backend, backend,
+           TRITONBACKEND_MemoryManager *, manager, (TRITONBACKEND_MemoryManager *)backend)
 
 /* Ids of devices have more bits in the C API than in the driver. `use`: what the caller wants of its memory. */
 static struct error *check_device(const struct gpus *gpus, int64_t device, const char *use) {
@@ -87,8 +83,8 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager 
                                                     const TRITONSERVER_MemoryType memory_type,
                                                     const int64_t                 memory_type_id) {
         API_NEEDS(manager);
-        API_TRY(deallocate(MANAGER(manager)->gpus, memory_type, memory_type_id, buffer));
-        return NULL;
+        return error_to_api(
+                deallocate(MANAGER(manager)->gpus, memory_type, memory_type_id, buffer));
 }
 
 /* ---- copies ------------------------------------------------------------------------------------- */
@@ -136,8 +132,7 @@ TRITONSERVER_Error *NESO_MemoryManagerCopy(TRITONBACKEND_MemoryManager  *manager
         API_NEEDS(manager);
         if (n > 0)
                 API_NEEDS(copies);
-        API_TRY(copy_all(MANAGER(manager)->gpus, copies, n));
-        return NULL;
+        return error_to_api(copy_all(MANAGER(manager)->gpus, copies, n));
 }
 
 /* ---- memory of other processes ------------------------------------------------------------------- */
@@ -166,12 +161,8 @@ struct TRITONSERVER_Error *NESO_DeviceMemoryShare(struct TRITONBACKEND_MemoryMan
                                                   int64_t device, const void *memory,
                                                   const void *known_handle, void *handle,
                                                   uint64_t *offset) {
-        API_NEEDS(manager);
-        API_NEEDS(memory);
-        API_NEEDS(handle);
-        API_NEEDS(offset);
-        API_TRY(share(manager, device, memory, known_handle, handle, offset));
-        return NULL;
+        API_NEEDS(manager, memory, handle, offset);
+        return error_to_api(share(manager, device, memory, known_handle, handle, offset));
 }
 
 static struct error *open_shared(struct TRITONBACKEND_MemoryManager *manager, int64_t device,
@@ -185,11 +176,8 @@ static struct error *open_shared(struct TRITONBACKEND_MemoryManager *manager, in
 struct TRITONSERVER_Error *NESO_DeviceMemoryOpen(struct TRITONBACKEND_MemoryManager *manager,
                                                  int64_t device, const void *handle,
                                                  uint64_t byte_size, void **base) {
-        API_NEEDS(manager);
-        API_NEEDS(handle);
-        API_NEEDS(base);
-        API_TRY(open_shared(manager, device, handle, byte_size, base));
-        return NULL;
+        API_NEEDS(manager, handle, base);
+        return error_to_api(open_shared(manager, device, handle, byte_size, base));
 }
 
 static struct error *close_shared(struct TRITONBACKEND_MemoryManager *manager, int64_t device,
@@ -203,33 +191,20 @@ static struct error *close_shared(struct TRITONBACKEND_MemoryManager *manager, i
 
 struct TRITONSERVER_Error *NESO_DeviceMemoryClose(struct TRITONBACKEND_MemoryManager *manager,
                                                   int64_t device, void *base) {
-        API_NEEDS(manager);
-        API_NEEDS(base);
-        API_TRY(close_shared(manager, device, base));
-        return NULL;
+        API_NEEDS(manager, base);
+        return error_to_api(close_shared(manager, device, base));
 }
 
 /* ---- backend --------------------------------------------------------------------------------- */
 
-TRITONSERVER_Error *TRITONBACKEND_BackendName(TRITONBACKEND_Backend *backend, const char **name) {
-        API_NEEDS(backend, name);
-        *name = BACKEND(backend)->name;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_BackendName, TRITONBACKEND_Backend, backend, const char *, name,
+           BACKEND(backend)->name)
 
-TRITONSERVER_Error *TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend *backend,
-                                                TRITONSERVER_Message **backend_config) {
-        API_NEEDS(backend, backend_config);
-        *backend_config = message_to_api(BACKEND(backend)->config);
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_BackendConfig, TRITONBACKEND_Backend, backend, TRITONSERVER_Message *,
+           backend_config, message_to_api(BACKEND(backend)->config))
 
-TRITONSERVER_Error *TRITONBACKEND_BackendExecutionPolicy(TRITONBACKEND_Backend         *backend,
-                                                         TRITONBACKEND_ExecutionPolicy *policy) {
-        API_NEEDS(backend, policy);
-        *policy = BACKEND(backend)->policy;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_BackendExecutionPolicy, TRITONBACKEND_Backend, backend,
+           TRITONBACKEND_ExecutionPolicy, policy, BACKEND(backend)->policy)
 
 TRITONSERVER_Error *TRITONBACKEND_BackendSetExecutionPolicy(TRITONBACKEND_Backend        *backend,
                                                             TRITONBACKEND_ExecutionPolicy policy) {
@@ -250,17 +225,11 @@ TRITONSERVER_Error *TRITONBACKEND_BackendArtifacts(TRITONBACKEND_Backend      *b
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_BackendState(TRITONBACKEND_Backend *backend, void **state) {
-        API_NEEDS(backend, state);
-        *state = BACKEND(backend)->state;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_BackendState, TRITONBACKEND_Backend, backend, void *, state,
+           BACKEND(backend)->state)
 
-TRITONSERVER_Error *TRITONBACKEND_BackendSetState(TRITONBACKEND_Backend *backend, void *state) {
-        API_NEEDS(backend);
-        BACKEND(backend)->state = state;
-        return NULL;
-}
+API_SETTER(TRITONBACKEND_BackendSetState, TRITONBACKEND_Backend, backend, void *, state,
+           BACKEND(backend)->state)
 
 #define MAX_PREFERRED_GPUS 1024
 
@@ -297,26 +266,17 @@ TRITONSERVER_Error *TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
-        TRITONBACKEND_BackendAttribute *backend_attributes, bool enabled) {
-        API_NEEDS(backend_attributes);
-        ((struct backend_attributes *)backend_attributes)->parallel_instances = enabled;
-        return NULL;
-}
+API_SETTER(TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading,
+           TRITONBACKEND_BackendAttribute, backend_attributes, bool, enabled,
+           ((struct backend_attributes *)backend_attributes)->parallel_instances)
 
 /* ---- model ----------------------------------------------------------------------------------- */
 
-TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model, const char **name) {
-        API_NEEDS(model, name);
-        *name = MODEL(model)->name;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelName, TRITONBACKEND_Model, model, const char *, name,
+           MODEL(model)->name)
 
-TRITONSERVER_Error *TRITONBACKEND_ModelVersion(TRITONBACKEND_Model *model, uint64_t *version) {
-        API_NEEDS(model, version);
-        *version = (uint64_t)MODEL(model)->version;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelVersion, TRITONBACKEND_Model, model, uint64_t, version,
+           (uint64_t)MODEL(model)->version)
 
 TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model        *model,
                                                   TRITONBACKEND_ArtifactType *artifact_type,
@@ -349,22 +309,12 @@ struct TRITONSERVER_Error *NESO_ModelParameterIsSent(struct TRITONBACKEND_Model 
 TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model   *model,
                                               const uint32_t         config_version,
                                               TRITONSERVER_Message **model_config) {
-        AUTO_STRBUF     json = { 0 };
-        struct message *m;
-
         API_NEEDS(model, model_config);
-        API_TRY(model_config_print_json(MODEL(model)->config, config_version, &json));
-        API_TRY(message_new_take(&json, &m));
-        *model_config = message_to_api(m);
-        return NULL;
+        return api_print_config(MODEL(model)->config, config_version, model_config);
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model *model,
-                                                          bool *auto_complete_config) {
-        API_NEEDS(model, auto_complete_config);
-        *auto_complete_config = MODEL(model)->auto_complete;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelAutoCompleteConfig, TRITONBACKEND_Model, model, bool,
+           auto_complete_config, MODEL(model)->auto_complete)
 
 TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model  *model,
                                                  const uint32_t        config_version,
@@ -379,31 +329,16 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model  *model,
                 backend_model_complete(MODEL(model), message_text(message_from_api(model_config))));
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model  *model,
-                                              TRITONSERVER_Server **server) {
-        API_NEEDS(model, server);
-        *server = MODEL(model)->server;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelServer, TRITONBACKEND_Model, model, TRITONSERVER_Server *, server,
+           MODEL(model)->server)
 
-TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model    *model,
-                                               TRITONBACKEND_Backend **backend) {
-        API_NEEDS(model, backend);
-        *backend = (TRITONBACKEND_Backend *)MODEL(model)->backend;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelBackend, TRITONBACKEND_Model, model, TRITONBACKEND_Backend *, backend,
+           (TRITONBACKEND_Backend *)MODEL(model)->backend)
 
-TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state) {
-        API_NEEDS(model, state);
-        *state = MODEL(model)->state;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ModelState, TRITONBACKEND_Model, model, void *, state, MODEL(model)->state)
 
-TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void *state) {
-        API_NEEDS(model);
-        MODEL(model)->state = state;
-        return NULL;
-}
+API_SETTER(TRITONBACKEND_ModelSetState, TRITONBACKEND_Model, model, void *, state,
+           MODEL(model)->state)
 
 #define MAX_MEMORY_USAGES 64
 

@@ -10,18 +10,11 @@
 
 #define REQUEST(argument) ((struct request *)(argument))
 
-TRITONSERVER_Error *TRITONBACKEND_RequestId(TRITONBACKEND_Request *request, const char **id) {
-        API_NEEDS(request, id);
-        *id = REQUEST(request)->id;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_RequestId, TRITONBACKEND_Request, request, const char *, id,
+           REQUEST(request)->id)
 
-TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *request,
-                                                     bool                  *is_cancelled) {
-        API_NEEDS(request, is_cancelled);
-        *is_cancelled = request_is_cancelled(REQUEST(request));
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_RequestIsCancelled, TRITONBACKEND_Request, request, bool, is_cancelled,
+           request_is_cancelled(REQUEST(request)))
 
 TRITONSERVER_Error *NESO_CancelWatchNew(struct NESO_CancelWatch **watch,
                                         TRITONBACKEND_Request    *request,
@@ -62,25 +55,14 @@ TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Reque
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_RequestFlags(TRITONBACKEND_Request *request, uint32_t *flags) {
-        API_NEEDS(request, flags);
-        *flags = REQUEST(request)->flags;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_RequestFlags, TRITONBACKEND_Request, request, uint32_t, flags,
+           REQUEST(request)->flags)
 
-TRITONSERVER_Error *TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
-        TRITONBACKEND_Request *request, uint64_t *timeout) {
-        API_NEEDS(request, timeout);
-        *timeout = REQUEST(request)->timeout_us;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_InferenceRequestTimeoutMicroseconds, TRITONBACKEND_Request, request,
+           uint64_t, timeout, REQUEST(request)->timeout_us)
 
-TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *request,
-                                                        uint32_t              *count) {
-        API_NEEDS(request, count);
-        *count = REQUEST(request)->parameters.n;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_RequestParameterCount, TRITONBACKEND_Request, request, uint32_t, count,
+           REQUEST(request)->parameters.n)
 
 TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *request,
                                                    const uint32_t index, const char **key,
@@ -100,12 +82,8 @@ TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *reques
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request *request,
-                                                    uint32_t              *count) {
-        API_NEEDS(request, count);
-        *count = REQUEST(request)->n_inputs;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_RequestInputCount, TRITONBACKEND_Request, request, uint32_t, count,
+           REQUEST(request)->n_inputs)
 
 static struct error *find_input(const struct request *req, uint32_t index,
                                 struct request_input **ret) {
@@ -153,12 +131,8 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *req
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *request,
-                                                     uint32_t              *count) {
-        API_NEEDS(request, count);
-        *count = REQUEST(request)->n_output_names;
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_RequestOutputCount, TRITONBACKEND_Request, request, uint32_t, count,
+           REQUEST(request)->n_output_names)
 
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *request,
                                                     const uint32_t         index,

@@ -94,12 +94,9 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_OutputBufferAttributes(
-        TRITONBACKEND_Output *output, TRITONSERVER_BufferAttributes **buffer_attributes) {
-        API_NEEDS(output, buffer_attributes);
-        *buffer_attributes = buffer_attributes_to_api(&OUTPUT(output)->attributes);
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_OutputBufferAttributes, TRITONBACKEND_Output, output,
+           TRITONSERVER_BufferAttributes *, buffer_attributes,
+           buffer_attributes_to_api(&OUTPUT(output)->attributes))
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
                                                const uint32_t          send_flags,
@@ -131,12 +128,8 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseFactorySendFlags(TRITONBACKEND_Respons
         return error_to_api(response_factory_send_flags(FACTORY(factory), send_flags));
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryIsCancelled(TRITONBACKEND_ResponseFactory *factory,
-                                                             bool *is_cancelled) {
-        API_NEEDS(factory, is_cancelled);
-        *is_cancelled = response_factory_is_cancelled(FACTORY(factory));
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_ResponseFactoryIsCancelled, TRITONBACKEND_ResponseFactory, factory, bool,
+           is_cancelled, response_factory_is_cancelled(FACTORY(factory)))
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response       **response,
                                                          TRITONBACKEND_ResponseFactory *factory) {
@@ -148,12 +141,8 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response 
         return NULL;
 }
 
-TRITONSERVER_Error *NESO_ResponseFactoryRoom(TRITONBACKEND_ResponseFactory *factory,
-                                             uint32_t                      *room) {
-        API_NEEDS(factory, room);
-        *room = response_factory_room(FACTORY(factory));
-        return NULL;
-}
+API_GETTER(NESO_ResponseFactoryRoom, TRITONBACKEND_ResponseFactory, factory, uint32_t, room,
+           response_factory_room(FACTORY(factory)))
 
 TRITONSERVER_Error *NESO_ResponseFactoryWhenRoom(TRITONBACKEND_ResponseFactory *factory,
                                                  NESO_RoomFn_t call, void *userp,
@@ -195,28 +184,17 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFact
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(
-        TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-        uint64_t                                       response_start) {
-        API_NEEDS(response_statistics);
-        RECORD(response_statistics)->start_ns = response_start;
-        return NULL;
-}
+API_SETTER(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart,
+           TRITONBACKEND_ModelInstanceResponseStatistics, response_statistics, uint64_t,
+           response_start, RECORD(response_statistics)->start_ns)
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(
-        TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-        uint64_t                                       compute_output_start) {
-        API_NEEDS(response_statistics);
-        RECORD(response_statistics)->output_start_ns = compute_output_start;
-        return NULL;
-}
+API_SETTER(TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart,
+           TRITONBACKEND_ModelInstanceResponseStatistics, response_statistics, uint64_t,
+           compute_output_start, RECORD(response_statistics)->output_start_ns)
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(
-        TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics, uint64_t response_end) {
-        API_NEEDS(response_statistics);
-        RECORD(response_statistics)->end_ns = response_end;
-        return NULL;
-}
+API_SETTER(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd,
+           TRITONBACKEND_ModelInstanceResponseStatistics, response_statistics, uint64_t,
+           response_end, RECORD(response_statistics)->end_ns)
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
         TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,

@@ -42,10 +42,6 @@ struct TRITONSERVER_Error *TRITONBACKEND_StateBuffer(TRITONBACKEND_State *state,
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONBACKEND_StateBufferAttributes(
-        TRITONBACKEND_State *state, TRITONSERVER_BufferAttributes **buffer_attributes) {
-        API_NEEDS(state, buffer_attributes);
-        *buffer_attributes =
-                buffer_attributes_to_api(implicit_state_attributes(implicit_state_from_api(state)));
-        return NULL;
-}
+API_GETTER(TRITONBACKEND_StateBufferAttributes, TRITONBACKEND_State, state,
+           TRITONSERVER_BufferAttributes *, buffer_attributes,
+           buffer_attributes_to_api(implicit_state_attributes(implicit_state_from_api(state))))

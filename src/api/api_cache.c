@@ -7,12 +7,8 @@
 DEFINE_API_TYPE(TRITONCACHE_CacheEntry, cache_entry)
 DEFINE_API_TYPE(TRITONCACHE_Allocator, cache_transfer)
 
-TRITONSERVER_Error *TRITONCACHE_CacheEntryBufferCount(TRITONCACHE_CacheEntry *entry,
-                                                      size_t                 *count) {
-        API_NEEDS(entry, count);
-        *count = cache_entry_from_api(entry)->n_buffers;
-        return NULL;
-}
+API_GETTER(TRITONCACHE_CacheEntryBufferCount, TRITONCACHE_CacheEntry, entry, size_t, count,
+           cache_entry_from_api(entry)->n_buffers)
 
 TRITONSERVER_Error *TRITONCACHE_CacheEntryAddBuffer(
         TRITONCACHE_CacheEntry *entry, void *base,

@@ -86,38 +86,22 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFile(
         return error_to_api(log_set_file(file));
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogInfo(
-        UNUSED struct TRITONSERVER_ServerOptions *options, bool log) {
-        struct log_settings settings;
-        MUTEX_GUARD(&settings_lock);
+/* Defines the setter of a flag. */
+#define LOG_FLAG(setter, flag)                                                                     \
+        struct TRITONSERVER_Error *setter(UNUSED struct TRITONSERVER_ServerOptions *options,       \
+                                          bool                                      log) {                                              \
+                struct log_settings settings;                                                      \
+                MUTEX_GUARD(&settings_lock);                                                       \
+                                                                                                   \
+                log_get_settings(&settings);                                                       \
+                settings.flag = log;                                                               \
+                log_set_settings(&settings);                                                       \
+                return NULL;                                                                       \
+        }
 
-        log_get_settings(&settings);
-        settings.info = log;
-        log_set_settings(&settings);
-        return NULL;
-}
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogWarn(
-        UNUSED struct TRITONSERVER_ServerOptions *options, bool log) {
-        struct log_settings settings;
-        MUTEX_GUARD(&settings_lock);
-
-        log_get_settings(&settings);
-        settings.warning = log;
-        log_set_settings(&settings);
-        return NULL;
-}
-
-struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogError(
-        UNUSED struct TRITONSERVER_ServerOptions *options, bool log) {
-        struct log_settings settings;
-        MUTEX_GUARD(&settings_lock);
-
-        log_get_settings(&settings);
-        settings.error = log;
-        log_set_settings(&settings);
-        return NULL;
-}
+LOG_FLAG(TRITONSERVER_ServerOptionsSetLogInfo, info)
+LOG_FLAG(TRITONSERVER_ServerOptionsSetLogWarn, warning)
+LOG_FLAG(TRITONSERVER_ServerOptionsSetLogError, error)
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFormat(
         UNUSED struct TRITONSERVER_ServerOptions *options, const TRITONSERVER_LogFormat format) {

@@ -151,12 +151,9 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricFamilyDelete(
         return error_to_api(metric_family_close(metric_family_from_api(family)));
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_GetMetricFamilyKind(
-        struct TRITONSERVER_MetricFamily *family, TRITONSERVER_MetricKind *kind) {
-        API_NEEDS(family, kind);
-        *kind = (TRITONSERVER_MetricKind)metric_family_kind(metric_family_from_api(family));
-        return NULL;
-}
+API_GETTER(TRITONSERVER_GetMetricFamilyKind, struct TRITONSERVER_MetricFamily, family,
+           TRITONSERVER_MetricKind, kind,
+           (TRITONSERVER_MetricKind)metric_family_kind(metric_family_from_api(family)))
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricArgsNew(struct TRITONSERVER_MetricArgs **args) {
         API_NEEDS(args);
@@ -286,9 +283,5 @@ struct TRITONSERVER_Error *NESO_MetricHistogram(struct TRITONSERVER_Metric *metr
                 metric_histogram(metric_from_api(metric), counts, (size_t)n_counts, sum));
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_GetMetricKind(struct TRITONSERVER_Metric *metric,
-                                                      TRITONSERVER_MetricKind    *kind) {
-        API_NEEDS(metric, kind);
-        *kind = (TRITONSERVER_MetricKind)metric_kind(metric_from_api(metric));
-        return NULL;
-}
+API_GETTER(TRITONSERVER_GetMetricKind, struct TRITONSERVER_Metric, metric, TRITONSERVER_MetricKind,
+           kind, (TRITONSERVER_MetricKind)metric_kind(metric_from_api(metric)))

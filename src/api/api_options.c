@@ -37,21 +37,14 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsDelete(
 struct TRITONSERVER_Error *NESO_ServerOptionsSetByName(struct TRITONSERVER_ServerOptions *options,
                                                        const char *option_name, const char *value) {
         API_NEEDS(options, option_name, value);
-        API_TRY(server_options_set(OPTIONS(options), option_name, value));
-        return NULL;
+        return error_to_api(server_options_set(OPTIONS(options), option_name, value));
 }
 
 /* ---- scalar values ------------------------------------------------------------------------- */
 
-/* clang-format off */
 #define SCALAR_OPTION(function, type, field)                                                       \
-        struct TRITONSERVER_Error *function(struct TRITONSERVER_ServerOptions *options,            \
-                                            type value) {                                          \
-                API_NEEDS(options);                                                                \
-                OPTIONS(options)->field = value;                                                   \
-                return NULL;                                                                       \
-        }
-/* clang-format on */
+        API_SETTER(function, struct TRITONSERVER_ServerOptions, options, type, value,              \
+                   OPTIONS(options)->field)
 
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetStrictModelConfig, bool, strict_model_config)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize, uint64_t, pinned_pool_bytes)
@@ -88,7 +81,7 @@ struct TRITONSERVER_Error *NESO_ServerOptionsSetMemoryBudget(
                                             const char *argument) {                                \
                 API_NEEDS(options);                                                                \
                 API_NEEDS(argument);                                                               \
-                server_options_set_text(&OPTIONS(options)->field, argument);                       \
+                option_text_set(&OPTIONS(options)->field, argument);                       \
                 return NULL;                                                                       \
         }
 /* clang-format on */
@@ -168,9 +161,8 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsAddRateLimiterResource(
         API_NEEDS(options, resource_name);
         if (device < RATE_LIMIT_EACH_DEVICE)
                 return error_to_api(api_bad_value(__func__, "device", device));
-        API_TRY(server_options_add_resource(OPTIONS(options), resource_name, resource_count,
-                                            device));
-        return NULL;
+        return error_to_api(server_options_add_resource(OPTIONS(options), resource_name,
+                                                        resource_count, device));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetCudaMemoryPoolByteSize(

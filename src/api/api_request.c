@@ -45,12 +45,8 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestDelete(
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestId(
-        struct TRITONSERVER_InferenceRequest *inference_request, const char **id) {
-        API_NEEDS(inference_request, id);
-        *id = REQUEST(inference_request)->id;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_InferenceRequestId, struct TRITONSERVER_InferenceRequest, inference_request,
+           const char *, id, REQUEST(inference_request)->id)
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetId(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *id) {
@@ -60,19 +56,10 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetId(
 
 /* Defines getter and setter of a plain field. */
 #define REQUEST_FIELD(getter, setter, type, field)                                                 \
-        struct TRITONSERVER_Error *getter(struct TRITONSERVER_InferenceRequest *inference_request, \
-                                          type                                 *value) {                                           \
-                API_NEEDS(inference_request);                                                      \
-                API_NEEDS(value);                                                                  \
-                *value = (type)REQUEST(inference_request)->field;                                  \
-                return NULL;                                                                       \
-        }                                                                                          \
-        struct TRITONSERVER_Error *setter(struct TRITONSERVER_InferenceRequest *inference_request, \
-                                          type                                  value) {                                            \
-                API_NEEDS(inference_request);                                                      \
-                REQUEST(inference_request)->field = value;                                         \
-                return NULL;                                                                       \
-        }
+        API_GETTER(getter, struct TRITONSERVER_InferenceRequest, inference_request, type, value,   \
+                   (type)REQUEST(inference_request)->field)                                        \
+        API_SETTER(setter, struct TRITONSERVER_InferenceRequest, inference_request, type, value,   \
+                   REQUEST(inference_request)->field)
 
 REQUEST_FIELD(TRITONSERVER_InferenceRequestFlags, TRITONSERVER_InferenceRequestSetFlags, uint32_t,
               flags)
@@ -126,12 +113,8 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestCancel(
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestIsCancelled(
-        struct TRITONSERVER_InferenceRequest *inference_request, bool *is_cancelled) {
-        API_NEEDS(inference_request, is_cancelled);
-        *is_cancelled = request_is_cancelled(REQUEST(inference_request));
-        return NULL;
-}
+API_GETTER(TRITONSERVER_InferenceRequestIsCancelled, struct TRITONSERVER_InferenceRequest,
+           inference_request, bool, is_cancelled, request_is_cancelled(REQUEST(inference_request)))
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 

@@ -30,19 +30,11 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseModel(
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseId(
-        struct TRITONSERVER_InferenceResponse *inference_response, const char **request_id) {
-        API_NEEDS(inference_response, request_id);
-        *request_id = RESPONSE(inference_response)->source.id;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_InferenceResponseId, struct TRITONSERVER_InferenceResponse,
+           inference_response, const char *, request_id, RESPONSE(inference_response)->source.id)
 
-struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseParameterCount(
-        struct TRITONSERVER_InferenceResponse *inference_response, uint32_t *count) {
-        API_NEEDS(inference_response, count);
-        *count = RESPONSE(inference_response)->parameters.n;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_InferenceResponseParameterCount, struct TRITONSERVER_InferenceResponse,
+           inference_response, uint32_t, count, RESPONSE(inference_response)->parameters.n)
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseParameter(
         struct TRITONSERVER_InferenceResponse *inference_response, const uint32_t index,
@@ -61,12 +53,8 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseParameter(
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputCount(
-        struct TRITONSERVER_InferenceResponse *inference_response, uint32_t *count) {
-        API_NEEDS(inference_response, count);
-        *count = RESPONSE(inference_response)->n_outputs;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_InferenceResponseOutputCount, struct TRITONSERVER_InferenceResponse,
+           inference_response, uint32_t, count, RESPONSE(inference_response)->n_outputs)
 
 static struct error *find_output(const struct response *response, uint32_t index,
                                  struct response_output **ret) {

@@ -220,12 +220,9 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
                 server_infer(server_from_api(server), request_from_api(inference_request)));
 }
 
-struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
-        struct TRITONSERVER_InferenceRequest *inference_request, bool *is_decoupled) {
-        API_NEEDS(inference_request, is_decoupled);
-        *is_decoupled = server_chain_is_decoupled(request_from_api(inference_request)->model);
-        return NULL;
-}
+API_GETTER(NESO_InferenceRequestIsDecoupled, struct TRITONSERVER_InferenceRequest,
+           inference_request, bool, is_decoupled,
+           server_chain_is_decoupled(request_from_api(inference_request)->model))
 
 /* An estimate of what a program keeps for a response that it has not sent. */
 #define PROGRAM_BYTES 256
@@ -252,19 +249,12 @@ struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
         return NULL;
 }
 
-struct TRITONSERVER_Error *NESO_InferenceRequestSetDeviceOutputs(
-        struct TRITONSERVER_InferenceRequest *inference_request, bool on_devices) {
-        API_NEEDS(inference_request);
-        request_from_api(inference_request)->has_device_outputs = on_devices;
-        return NULL;
-}
+API_SETTER(NESO_InferenceRequestSetDeviceOutputs, struct TRITONSERVER_InferenceRequest,
+           inference_request, bool, on_devices,
+           request_from_api(inference_request)->has_device_outputs)
 
-struct TRITONSERVER_Error *NESO_InferenceRequestSetRunsAlone(
-        struct TRITONSERVER_InferenceRequest *inference_request, bool alone) {
-        API_NEEDS(inference_request);
-        request_from_api(inference_request)->runs_alone = alone;
-        return NULL;
-}
+API_SETTER(NESO_InferenceRequestSetRunsAlone, struct TRITONSERVER_InferenceRequest,
+           inference_request, bool, alone, request_from_api(inference_request)->runs_alone)
 
 struct TRITONSERVER_Error *NESO_InferenceRequestModelSteps(
         struct TRITONSERVER_InferenceRequest *inference_request, bool *is_composed,

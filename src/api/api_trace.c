@@ -78,45 +78,25 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceDelete(
         return error_to_api(trace_free(TRACE(trace)));
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceId(struct TRITONSERVER_InferenceTrace *trace,
-                                                         uint64_t                           *id) {
-        API_NEEDS(trace, id);
-        *id = TRACE(trace)->id;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_InferenceTraceId, struct TRITONSERVER_InferenceTrace, trace, uint64_t, id,
+           TRACE(trace)->id)
 
-struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceParentId(
-        struct TRITONSERVER_InferenceTrace *trace, uint64_t *parent_id) {
-        API_NEEDS(trace, parent_id);
-        *parent_id = TRACE(trace)->options.parent_id;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_InferenceTraceParentId, struct TRITONSERVER_InferenceTrace, trace, uint64_t,
+           parent_id, TRACE(trace)->options.parent_id)
 
 /* "" before the trace was passed with a request. */
 static const char *text_of(const char *text) {
         return text != NULL ? text : "";
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceModelName(
-        struct TRITONSERVER_InferenceTrace *trace, const char **model_name) {
-        API_NEEDS(trace, model_name);
-        *model_name = text_of(TRACE(trace)->model_name);
-        return NULL;
-}
+API_GETTER(TRITONSERVER_InferenceTraceModelName, struct TRITONSERVER_InferenceTrace, trace,
+           const char *, model_name, text_of(TRACE(trace)->model_name))
 
-struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceModelVersion(
-        struct TRITONSERVER_InferenceTrace *trace, int64_t *model_version) {
-        API_NEEDS(trace, model_version);
-        *model_version = TRACE(trace)->model_version;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_InferenceTraceModelVersion, struct TRITONSERVER_InferenceTrace, trace,
+           int64_t, model_version, TRACE(trace)->model_version)
 
-struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceRequestId(
-        struct TRITONSERVER_InferenceTrace *trace, const char **request_id) {
-        API_NEEDS(trace, request_id);
-        *request_id = text_of(TRACE(trace)->request_id);
-        return NULL;
-}
+API_GETTER(TRITONSERVER_InferenceTraceRequestId, struct TRITONSERVER_InferenceTrace, trace,
+           const char *, request_id, text_of(TRACE(trace)->request_id))
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceSpawnChildTrace(
         struct TRITONSERVER_InferenceTrace  *trace,
@@ -137,16 +117,8 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceSetContext(
         return error_to_api(trace_set_context(TRACE(trace), trace_context));
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceContext(
-        struct TRITONSERVER_InferenceTrace *trace, const char **trace_context) {
-        API_NEEDS(trace, trace_context);
-        *trace_context = TRACE(trace)->context;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_InferenceTraceContext, struct TRITONSERVER_InferenceTrace, trace,
+           const char *, trace_context, TRACE(trace)->context)
 
-struct TRITONSERVER_Error *NESO_InferenceTraceCustomActivity(
-        struct TRITONSERVER_InferenceTrace *trace, const char **activity_name) {
-        API_NEEDS(trace, activity_name);
-        *activity_name = trace_custom_name();
-        return NULL;
-}
+API_GETTER(NESO_InferenceTraceCustomActivity, struct TRITONSERVER_InferenceTrace, trace,
+           const char *, activity_name, trace_custom_name())

@@ -6,7 +6,8 @@
  * here, the others in the file that uses them. A shim checks its arguments, calls the core and
  * converts; it holds no logic.
  *
- * API_TRY() and API_NEEDS() are TRY() for functions that return a public error.
+ * API_TRY() and API_NEEDS() are TRY() for functions that return a public error. API_GETTER() and
+ * API_SETTER() define whole shims.
  */
 #pragma once
 
@@ -41,6 +42,11 @@ struct error *api_null_argument(const char *function, const char *name) COLD;
 /* INVALID_ARG "<function>: <value> is no valid <what>". */
 struct error *api_bad_value(const char *function, const char *what, long long value) COLD;
 
+struct model_config;
+/* Gives the configuration as a message of JSON. */
+struct TRITONSERVER_Error *api_print_config(const struct model_config *config, uint32_t version,
+                                            struct TRITONSERVER_Message **ret);
+
 /* Returns from the shim with the error of `expression`, if there is one. */
 #define API_TRY(expression)                                                                        \
         do {                                                                                       \
@@ -68,3 +74,20 @@ struct error *api_bad_value(const char *function, const char *what, long long va
 #define API_NEEDS_5(argument, ...) API_NEEDS_1(argument); API_NEEDS_4(__VA_ARGS__)
 #define API_NEEDS_6(argument, ...) API_NEEDS_1(argument); API_NEEDS_5(__VA_ARGS__)
 /* clang-format on */
+
+/* Defines the shim `name`, which gives a property of an object: *value becomes `expression`, which may
+ * use `object`. */
+#define API_GETTER(name, object_type, object, value_type, value, expression)                       \
+        struct TRITONSERVER_Error *name(object_type *object, value_type *value) {                  \
+                API_NEEDS(object, value);                                                          \
+                *value = (expression);                                                             \
+                return NULL;                                                                       \
+        }
+
+/* Defines the shim `name`, which sets `field`, a place in `object`, to a value. */
+#define API_SETTER(name, object_type, object, value_type, value, field)                            \
+        struct TRITONSERVER_Error *name(object_type *object, value_type value) {                   \
+                API_NEEDS(object);                                                                 \
+                (field) = value;                                                                   \
+                return NULL;                                                                       \
+        }

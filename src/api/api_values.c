@@ -4,6 +4,7 @@
  */
 #include "api/api_types.h"
 #include "base/mem.h"
+#include "config/model_config.h"
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
@@ -45,6 +46,17 @@ struct TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(
         return NULL;
 }
 
+struct TRITONSERVER_Error *api_print_config(const struct model_config *config, uint32_t version,
+                                            struct TRITONSERVER_Message **ret) {
+        AUTO_STRBUF     json = { 0 };
+        struct message *m;
+
+        API_TRY(model_config_print_json(config, version, &json));
+        API_TRY(message_new_take(&json, &m));
+        *ret = message_to_api(m);
+        return NULL;
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_MessageDelete(struct TRITONSERVER_Message *message) {
         message_free(message_from_api(message));
         return NULL;
@@ -83,12 +95,8 @@ struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesDelete(
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetMemoryTypeId(
-        struct TRITONSERVER_BufferAttributes *buffer_attributes, int64_t memory_type_id) {
-        API_NEEDS(buffer_attributes);
-        ATTRIBUTES(buffer_attributes)->memory_id = memory_type_id;
-        return NULL;
-}
+API_SETTER(TRITONSERVER_BufferAttributesSetMemoryTypeId, struct TRITONSERVER_BufferAttributes,
+           buffer_attributes, int64_t, memory_type_id, ATTRIBUTES(buffer_attributes)->memory_id)
 
 struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetMemoryType(
         struct TRITONSERVER_BufferAttributes *buffer_attributes,
@@ -100,45 +108,23 @@ struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetMemoryType(
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetCudaIpcHandle(
-        struct TRITONSERVER_BufferAttributes *buffer_attributes, void *cuda_ipc_handle) {
-        API_NEEDS(buffer_attributes);
-        ATTRIBUTES(buffer_attributes)->cuda_ipc_handle = cuda_ipc_handle;
-        return NULL;
-}
+API_SETTER(TRITONSERVER_BufferAttributesSetCudaIpcHandle, struct TRITONSERVER_BufferAttributes,
+           buffer_attributes, void *, cuda_ipc_handle,
+           ATTRIBUTES(buffer_attributes)->cuda_ipc_handle)
 
-struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetByteSize(
-        struct TRITONSERVER_BufferAttributes *buffer_attributes, size_t byte_size) {
-        API_NEEDS(buffer_attributes);
-        ATTRIBUTES(buffer_attributes)->byte_size = byte_size;
-        return NULL;
-}
+API_SETTER(TRITONSERVER_BufferAttributesSetByteSize, struct TRITONSERVER_BufferAttributes,
+           buffer_attributes, size_t, byte_size, ATTRIBUTES(buffer_attributes)->byte_size)
 
-struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesMemoryTypeId(
-        struct TRITONSERVER_BufferAttributes *buffer_attributes, int64_t *memory_type_id) {
-        API_NEEDS(buffer_attributes, memory_type_id);
-        *memory_type_id = ATTRIBUTES(buffer_attributes)->memory_id;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_BufferAttributesMemoryTypeId, struct TRITONSERVER_BufferAttributes,
+           buffer_attributes, int64_t, memory_type_id, ATTRIBUTES(buffer_attributes)->memory_id)
 
-struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesMemoryType(
-        struct TRITONSERVER_BufferAttributes *buffer_attributes,
-        TRITONSERVER_MemoryType              *memory_type) {
-        API_NEEDS(buffer_attributes, memory_type);
-        *memory_type = (TRITONSERVER_MemoryType)ATTRIBUTES(buffer_attributes)->memory_type;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_BufferAttributesMemoryType, struct TRITONSERVER_BufferAttributes,
+           buffer_attributes, TRITONSERVER_MemoryType, memory_type,
+           (TRITONSERVER_MemoryType)ATTRIBUTES(buffer_attributes)->memory_type)
 
-struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesCudaIpcHandle(
-        struct TRITONSERVER_BufferAttributes *buffer_attributes, void **cuda_ipc_handle) {
-        API_NEEDS(buffer_attributes, cuda_ipc_handle);
-        *cuda_ipc_handle = ATTRIBUTES(buffer_attributes)->cuda_ipc_handle;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_BufferAttributesCudaIpcHandle, struct TRITONSERVER_BufferAttributes,
+           buffer_attributes, void *, cuda_ipc_handle,
+           ATTRIBUTES(buffer_attributes)->cuda_ipc_handle)
 
-struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesByteSize(
-        struct TRITONSERVER_BufferAttributes *buffer_attributes, size_t *byte_size) {
-        API_NEEDS(buffer_attributes, byte_size);
-        *byte_size = ATTRIBUTES(buffer_attributes)->byte_size;
-        return NULL;
-}
+API_GETTER(TRITONSERVER_BufferAttributesByteSize, struct TRITONSERVER_BufferAttributes,
+           buffer_attributes, size_t, byte_size, ATTRIBUTES(buffer_attributes)->byte_size)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "auth/admission.h"
 
-#include "base/compiler.h"
 #include "base/mem.h"
 #include "base/str.h"
 

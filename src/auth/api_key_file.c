@@ -211,17 +211,12 @@ static struct error *read_line(struct key_reader *r) {
         struct str           name = take_word(r);
         struct api_key       key = { .line = r->number };
         bool                 is_anonymous;
-        struct error        *err;
 
         if (name.len == 0)
                 return NULL;
         if (f->n_keys == API_KEY_FILE_MAX_KEYS)
                 return FAULT(r, name.ptr, "there are more than %d keys", API_KEY_FILE_MAX_KEYS);
-        err = read_key(r, name, &key, &is_anonymous);
-        if (err != NULL) {
-                free_key(&key);
-                return err;
-        }
+        TRY_OR(read_key(r, name, &key, &is_anonymous), free_key(&key));
         if (is_anonymous) {
                 f->anonymous = key;
                 return NULL;

@@ -77,7 +77,6 @@ static struct error *start_backend(struct backend *b) {
 struct error *backend_open(const char *name, const char *path, struct strbuf *config_json,
                            struct gpus *gpus, struct backend **ret) {
         struct backend *b = mem_zalloc(sizeof(*b));
-        struct error   *err;
 
         ref_init(&b->ref);
         b->name = mem_strdup(name);
@@ -85,17 +84,10 @@ struct error *backend_open(const char *name, const char *path, struct strbuf *co
         b->place.library = b->path;
         b->gpus = gpus;
         b->directory = path_dirname(path);
-        err = message_new_take(config_json, &b->config);
-        if (err == NULL)
-                err = dl_open(path, &b->library);
-        if (err == NULL)
-                err = find_entry_points(b);
-        if (err == NULL)
-                err = start_backend(b);
-        if (err != NULL) {
-                backend_unref(b);
-                return err;
-        }
+        TRY_OR(message_new_take(config_json, &b->config), backend_unref(b));
+        TRY_OR(dl_open(path, &b->library), backend_unref(b));
+        TRY_OR(find_entry_points(b), backend_unref(b));
+        TRY_OR(start_backend(b), backend_unref(b));
         *ret = b;
         return NULL;
 }

@@ -140,11 +140,6 @@ static TRITONSERVER_InstanceGroupKind public_kind(Inference__ModelInstanceGroup_
         }
 }
 
-/* True when the model sends any number of responses and may have to wait for the client. */
-static bool is_decoupled(const struct backend_model *model) {
-        return model_config_is_decoupled(model->config);
-}
-
 static struct error *call_batch_range(struct backend_instance *in, uint32_t *min_rows,
                                       uint32_t *max_rows) {
         TRY(enter_device(in));
@@ -186,7 +181,6 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
                                    struct backend_instance              **ret) {
         struct backend_instance *in = mem_zalloc(sizeof(*in));
         backend_instance_fn      initialise = o->model->backend->entry.instance_initialize;
-        struct error            *err;
 
         in->model = o->model;
         in->name = mem_strdup(o->name);
@@ -198,7 +192,8 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
                 .ops = &backend_executor_ops,
                 .name = in->name,
                 .group_name = o->group->name,
-                .may_inline = o->model->backend->is_inline_safe && !is_decoupled(o->model),
+                .may_inline = o->model->backend->is_inline_safe &&
+                              !model_config_is_decoupled(o->model->config),
                 .is_passive = o->group->passive,
                 .group = o->group_number,
                 .index = o->index,
@@ -215,16 +210,13 @@ struct error *backend_instance_new(const struct backend_instance_options *o,
         if (o->model->stats != NULL)
                 in->series = model_stats_series(o->model->stats, in->executor.gpu);
         in->shared = shared_objects_join(&in->model->shared, o->group->name);
-        err = message_new_parsed(o->host_policy_json, &in->host_policy);
-        in->is_started = err == NULL;
-        if (err == NULL && initialise != NULL)
-                err = call_instance(in, initialise, "TRITONBACKEND_ModelInstanceInitialize");
-        if (err == NULL)
-                err = ask_batch_range(in, o->member);
-        if (err != NULL) {
-                backend_instance_free(in);
-                return err;
-        }
+        TRY_OR(message_new_parsed(o->host_policy_json, &in->host_policy),
+               backend_instance_free(in));
+        in->is_started = true;
+        if (initialise != NULL)
+                TRY_OR(call_instance(in, initialise, "TRITONBACKEND_ModelInstanceInitialize"),
+                       backend_instance_free(in));
+        TRY_OR(ask_batch_range(in, o->member), backend_instance_free(in));
         *ret = in;
         return NULL;
 }

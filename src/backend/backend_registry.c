@@ -38,12 +38,9 @@ struct backend_registry *backend_registry_new(const struct backend_registry_opti
 }
 
 void backend_registry_free(struct backend_registry *r) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
         if (r == NULL)
                 return;
-        while ((e = map_next(&r->by_path, &at)) != NULL)
+        MAP_FOR_EACH(&r->by_path, e)
                 backend_unref(e->value);
         map_done(&r->by_path);
         settings_done(&r->settings);
@@ -66,11 +63,8 @@ static void overlay_settings(const struct backend_registry *r, const char *backe
 }
 
 static void print_strings(const struct map *values, struct json_writer *w) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
         json_begin_object(w);
-        while ((e = map_next(values, &at)) != NULL) {
+        MAP_FOR_EACH(values, e) {
                 json_key_str(w, str_range(e->key, e->key_len));
                 json_put_string(w, e->value);
         }
@@ -255,11 +249,8 @@ struct error *backend_registry_get(struct backend_registry *r, const struct back
 
 void backend_registry_each(struct backend_registry *r,
                            void (*each)(const struct backend *b, void *userp), void *userp) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
         MUTEX_GUARD(&r->lock);
-        while ((e = map_next(&r->by_path, &at)) != NULL)
+        MAP_FOR_EACH(&r->by_path, e)
                 if (e->value != &being_opened)
                         each(e->value, userp);
 }

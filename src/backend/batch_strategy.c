@@ -222,7 +222,6 @@ struct error *batch_strategy_open(struct backend_model *model, struct batch_stra
         const char            *given = model_config_find_parameter(model->config, PATH_PARAMETER);
         AUTO_CHARS             path = NULL;
         struct batch_strategy *s;
-        struct error          *err;
 
         *ret = NULL;
         if (!is_batched(model, given))
@@ -239,11 +238,7 @@ struct error *batch_strategy_open(struct backend_model *model, struct batch_stra
         s = mem_zalloc(sizeof(*s));
         s->filter.ops = &strategy_ops;
         s->model = model;
-        err = open_library(s, path);
-        if (err != NULL) {
-                batch_strategy_close(s);
-                return err;
-        }
+        TRY_OR(open_library(s, path), batch_strategy_close(s));
         *ret = s;
         return NULL;
 }

@@ -102,20 +102,15 @@ static struct error *settle(struct host_policies *policies, const char *nodes_di
 struct error *host_policies_new(const struct host_policies_options *o, struct host_policies **ret) {
         struct host_policies *policies;
         const char           *nodes = o->nodes_directory;
-        struct error         *err = NULL;
 
         *ret = NULL;
         if (o->n_settings == 0)
                 return NULL;
         policies = mem_zalloc(sizeof(*policies));
-        for (size_t i = 0; i < o->n_settings && err == NULL; i++)
-                err = take_setting(policies, &o->settings[i]);
-        if (err == NULL)
-                err = settle(policies, nodes != NULL ? nodes : PLACEMENT_NODES_DIRECTORY);
-        if (err != NULL) {
-                host_policies_free(policies);
-                return err;
-        }
+        for (size_t i = 0; i < o->n_settings; i++)
+                TRY_OR(take_setting(policies, &o->settings[i]), host_policies_free(policies));
+        TRY_OR(settle(policies, nodes != NULL ? nodes : PLACEMENT_NODES_DIRECTORY),
+               host_policies_free(policies));
         *ret = policies;
         return NULL;
 }

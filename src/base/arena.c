@@ -218,6 +218,16 @@ void *arena_zalloc(struct arena *a, size_t size) {
         return memset(arena_alloc(a, size), 0, size);
 }
 
+void *arena_try_calloc(struct arena *a, size_t n, size_t element_bytes) {
+        size_t bytes;
+        void  *elements;
+
+        if (!size_mul(n, element_bytes, &bytes))
+                return NULL;
+        elements = arena_try_alloc(a, MAX(bytes, 1));
+        return elements != NULL ? memset(elements, 0, bytes) : NULL;
+}
+
 char *arena_strndup(struct arena *a, const char *text, size_t len) {
         char *copy = arena_alloc(a, len < SIZE_MAX ? len + 1 : len);
 

@@ -79,6 +79,9 @@ NODISCARD static inline void *arena_try_alloc(struct arena *a, size_t size) {
         return piece;
 }
 
+/* Zeroed memory for n elements, of which there may be none; NULL when the arena is full. */
+void *arena_try_calloc(struct arena *a, size_t n, size_t element_bytes) NODISCARD;
+
 /* A piece of memory that is written repeatedly. It moves only when it must grow, and then at least
  * doubles, so that all abandoned pieces together take no more memory than the last one. All zero is
  * empty. */

@@ -136,22 +136,17 @@ static struct error *check_name(const struct plugin_kind *kind, const char *name
 
 struct error *plugin_open(const struct plugin_kind *kind, const char *directory, const char *name,
                           struct dl **ret, dl_symbol_fn *ret_symbols) {
-        AUTO_CHARS    file = mem_printf("lib%s_%s.so", kind->prefix, name);
-        AUTO_CHARS    folder = path_join(directory, name);
-        AUTO_CHARS    path = path_join(folder, file);
-        struct dl    *library;
-        struct error *err;
+        AUTO_CHARS file = mem_printf("lib%s_%s.so", kind->prefix, name);
+        AUTO_CHARS folder = path_join(directory, name);
+        AUTO_CHARS path = path_join(folder, file);
+        struct dl *library;
 
         TRY(check_name(kind, name));
         if (!file_exists(path))
                 return error_new(ERR_NOT_FOUND, "unable to find '%s' for %s. Searched: %s", file,
                                  kind->what, folder);
         TRY(dl_open(path, &library));
-        err = dl_get_all(library, kind->symbols, kind->n_symbols, ret_symbols);
-        if (err != NULL) {
-                dl_close(library);
-                return err;
-        }
+        TRY_OR(dl_get_all(library, kind->symbols, kind->n_symbols, ret_symbols), dl_close(library));
         *ret = library;
         return NULL;
 }

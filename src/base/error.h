@@ -89,6 +89,16 @@ struct error *error_errno(int errnum, const char *format, ...) PRINTF_LIKE(2, 3)
  * "Already exists", "Cancelled"; "<invalid code>" for anything else. */
 const char *error_code_string(enum error_code code);
 
+/* Keeps the first error, and frees later ones. Takes `err`, which may be NULL. */
+static inline void error_keep_first(struct error **kept, struct error *err) {
+        if (err == NULL)
+                return;
+        if (*kept == NULL)
+                *kept = err;
+        else
+                error_free(err);
+}
+
 DEFINE_CLEANUP(error_cleanup, struct error *, error_free)
 #define AUTO_ERROR CLEANUP(error_cleanup) UNUSED struct error *
 
@@ -98,4 +108,14 @@ DEFINE_CLEANUP(error_cleanup, struct error *, error_free)
                 struct error *try_err_ = (expression);                                             \
                 if (try_err_ != NULL)                                                              \
                         return try_err_;                                                           \
+        } while (0)
+
+/* The same, after `undo`, which gives back what the function has taken so far. */
+#define TRY_OR(expression, undo)                                                                   \
+        do {                                                                                       \
+                struct error *try_err_ = (expression);                                             \
+                if (try_err_ != NULL) {                                                            \
+                        undo;                                                                      \
+                        return try_err_;                                                           \
+                }                                                                                  \
         } while (0)

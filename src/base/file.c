@@ -66,6 +66,12 @@ bool file_exists(const char *path) {
         return stat(path, &native) == 0;
 }
 
+bool file_is_directory(const char *path) {
+        struct stat native;
+
+        return stat(path, &native) == 0 && S_ISDIR(native.st_mode);
+}
+
 struct error *file_stat(const char *path, struct file_stat *ret) {
         struct stat native;
 
@@ -149,16 +155,11 @@ static struct error *read_all(int fd, const char *name, size_t max_bytes, struct
 }
 
 struct error *file_read_fd(int fd, const char *name, size_t max_bytes, struct strbuf *ret) {
-        struct error *err;
         struct strbuf out;
 
         max_bytes = MIN(max_bytes, (size_t)SSIZE_MAX - 1);
         strbuf_init(&out, max_bytes + 1);
-        err = read_all(fd, name, max_bytes, &out);
-        if (err != NULL) {
-                strbuf_done(&out);
-                return err;
-        }
+        TRY_OR(read_all(fd, name, max_bytes, &out), strbuf_done(&out));
         *ret = out;
         return NULL;
 }

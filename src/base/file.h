@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "base/compiler.h"
 #include "base/error.h"
 #include "base/strbuf.h"
 
@@ -27,6 +26,7 @@ const char *path_basename(const char *path);                    /* borrowed: in 
 char       *path_dirname(const char *path);                     /* owned by the caller */
 
 bool          file_exists(const char *path);
+bool          file_is_directory(const char *path); /* or a link to one */
 struct error *file_stat(const char *path, struct file_stat *ret);
 /* Reads the whole file, at most max_bytes; the error names the path. *ret is overwritten on success
  * (its old text is not freed) and untouched on failure. */

@@ -44,15 +44,10 @@ static void job_thread_main(void *arg) {
 
 struct error *job_thread_new(const struct placement *p, const char *name, struct job_thread **ret) {
         struct job_thread *t = mem_zalloc(sizeof(*t));
-        struct error      *err;
 
         mutex_init(&t->lock, LOCK_LEAF);
         cond_init(&t->changed);
-        err = placement_start_thread(p, &t->thread, name, job_thread_main, t);
-        if (err != NULL) {
-                job_thread_free(t);
-                return err;
-        }
+        TRY_OR(placement_start_thread(p, &t->thread, name, job_thread_main, t), job_thread_free(t));
         *ret = t;
         return NULL;
 }

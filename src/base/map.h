@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "base/compiler.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -38,3 +37,8 @@ size_t map_size(const struct map *m);
 /* Walk: `size_t at = 0; while ((e = map_next(m, &at)))`. Meanwhile the map must not change, except
  * by map_remove(). */
 const struct map_entry *map_next(const struct map *m, size_t *at);
+
+/* Loops over the entries, as map_next() does; declares `const struct map_entry *entry`. */
+#define MAP_FOR_EACH(m, entry)                                                                     \
+        for (size_t entry##_at_ = 0, entry##_once_ = 1; entry##_once_ != 0; entry##_once_ = 0)     \
+                for (const struct map_entry *entry; (entry = map_next(m, &entry##_at_)) != NULL;)

@@ -73,16 +73,11 @@ static void release_timers(struct timer_thread *tt) {
 
 struct error *timer_thread_new(struct timer_thread **ret) {
         struct timer_thread *tt = mem_zalloc(sizeof(*tt));
-        struct error        *err;
 
         mutex_init(&tt->lock, LOCK_TIMER);
         cond_init(&tt->changed);
         cond_init(&tt->finished);
-        err = thread_start(&tt->thread, "timer", run_timers, tt);
-        if (err != NULL) {
-                release_timers(tt);
-                return err;
-        }
+        TRY_OR(thread_start(&tt->thread, "timer", run_timers, tt), release_timers(tt));
         *ret = tt;
         return NULL;
 }

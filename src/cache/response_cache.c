@@ -41,15 +41,10 @@ struct cache_miss {
 struct error *response_cache_new(const struct cache_library_options *o,
                                  struct response_cache             **ret) {
         struct response_cache *c = mem_zalloc(sizeof(*c));
-        struct error          *err = keyed_hash_key_make(&c->secret);
 
         c->senders = work_pool_new("neso-cache", MAX_SENDERS, WORK_BACKGROUND);
-        if (err == NULL)
-                err = cache_library_open(o, &c->library);
-        if (err != NULL) {
-                response_cache_free(c);
-                return err;
-        }
+        TRY_OR(keyed_hash_key_make(&c->secret), response_cache_free(c));
+        TRY_OR(cache_library_open(o, &c->library), response_cache_free(c));
         *ret = c;
         return NULL;
 }

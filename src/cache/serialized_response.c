@@ -361,14 +361,9 @@ struct error *serialized_response_read(const void *bytes, size_t n_bytes, const 
                                        struct response **ret) {
         struct reader    in = { bytes, n_bytes };
         struct response *r;
-        struct error    *err;
 
         TRY(response_new(req, &r));
-        err = read_all(&in, req, r);
-        if (err != NULL) {
-                response_free(r);
-                return err;
-        }
+        TRY_OR(read_all(&in, req, r), response_free(r));
         *ret = r;
         return NULL;
 }

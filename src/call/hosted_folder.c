@@ -23,13 +23,6 @@ static void candidates_done(struct candidates *c) {
         free(c->ensemble);
 }
 
-static bool is_directory(const char *path) {
-        struct file_stat stat;
-        AUTO_ERROR       err = file_stat(path, &stat);
-
-        return err == NULL && stat.is_directory;
-}
-
 static bool has_config(const char *folder) {
         AUTO_CHARS path = path_join(folder, "config.pbtxt");
 
@@ -174,7 +167,7 @@ static struct error *check_place(const char *url, const char *path) {
                         return error_new(ERR_INVALID_ARG,
                                          "the url '%s' must not lead below /dev, /proc or /sys",
                                          url);
-        if (!is_directory(path))
+        if (!file_is_directory(path))
                 return error_new(ERR_INVALID_ARG, "the url '%s' is not the path of a folder", url);
         return NULL;
 }

@@ -51,12 +51,9 @@ struct hosted_models *hosted_models_new(struct TRITONSERVER_Server *core) {
 }
 
 void hosted_models_free(struct hosted_models *h) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
         if (h == NULL)
                 return;
-        while ((e = map_next(&h->models, &at)) != NULL)
+        MAP_FOR_EACH(&h->models, e)
                 model_free(e->value);
         map_done(&h->models);
         mutex_done(&h->lock);
@@ -355,17 +352,13 @@ static void remove_repository(struct hosted_models *h, const struct hosted_model
 struct error *hosted_models_unload(struct hosted_models *h, struct str name,
                                    enum hosted_outcome *ret) {
         struct hosted_model *m = begin_unload(h, name);
-        struct error        *err;
 
         *ret = HOSTED_UNKNOWN;
         if (m == NULL)
                 return NULL;
         *ret = HOSTED_FAILED;
-        err = core_error_take(TRITONSERVER_ServerUnloadModelAndDependents(h->core, m->name));
-        if (err != NULL) {
-                set_loaded(h, m);
-                return err;
-        }
+        TRY_OR(core_error_take(TRITONSERVER_ServerUnloadModelAndDependents(h->core, m->name)),
+               set_loaded(h, m));
         wait_for_end(h, m->name);
         remove_repository(h, m);
         forget(h, m);
@@ -389,11 +382,10 @@ static int by_name(const void *a, const void *b) {
 
 /* Returns the loaded models, sorted; the caller owns the array. */
 static struct hosted_model **list_loaded_locked(struct hosted_models *h, size_t *ret_n) {
-        struct hosted_model   **all = mem_zalloc((map_size(&h->models) + 1) * sizeof(*all));
-        const struct map_entry *e;
-        size_t                  at = 0, n = 0;
+        struct hosted_model **all = mem_zalloc((map_size(&h->models) + 1) * sizeof(*all));
+        size_t                n = 0;
 
-        while ((e = map_next(&h->models, &at)) != NULL) {
+        MAP_FOR_EACH(&h->models, e) {
                 struct hosted_model *m = e->value;
 
                 if (m->state == HOSTED_LOADED)

@@ -294,12 +294,8 @@ static struct error *limit_responses(struct infer_call *c) {
 struct error *infer_call_submit(struct infer_call *c, struct trace_record *trace) {
         struct TRITONSERVER_InferenceTrace *core_trace =
                 trace != NULL ? trace_record_core(trace) : NULL;
-        struct error *err = limit_responses(c);
 
-        if (err != NULL) {
-                trace_record_abandon(trace);
-                return err;
-        }
+        TRY_OR(limit_responses(c), trace_record_abandon(trace));
         c->trace = trace;
         c->is_started = true;
         return core_error_take(

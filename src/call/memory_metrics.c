@@ -40,14 +40,9 @@ static struct error *open_gauges(struct memory_metrics *m) {
 
 struct error *memory_metrics_new(const struct byte_budget *budget, struct memory_metrics **ret) {
         struct memory_metrics *m = mem_zalloc(sizeof(*m));
-        struct error          *err;
 
         m->budget = budget;
-        err = open_gauges(m);
-        if (err != NULL) {
-                memory_metrics_free(m);
-                return err;
-        }
+        TRY_OR(open_gauges(m), memory_metrics_free(m));
         *ret = m;
         return NULL;
 }

@@ -22,7 +22,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/str.h"
 #include "net/loop.h"
 
 #include <stdbool.h>

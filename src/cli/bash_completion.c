@@ -2,7 +2,6 @@
 /* The completion of bash: the names of commands and options, and the words of options that take a few
  * (command_page.h). The script needs nothing but bash.
  */
-#include "base/compiler.h"
 #include "cli/command_page.h"
 
 #include <ctype.h>

@@ -117,9 +117,7 @@ static void print_results(const struct bench *b) {
                                 load_run_target(b->run), &text);
         else
                 bench_report_put(load_run_results(b->run), load_run_model(b->run), &b->plan, &text);
-        if (!b->plan.v->is_json && text.len > 0)
-                plain_text_make(text.ptr, text.len, '?');
-        fwrite(strbuf_cstr(&text), 1, text.len, stdout);
+        plain_text_print(&text, b->plan.v->is_json);
         fflush(stdout);
 }
 
@@ -201,12 +199,10 @@ static struct error *read_line(struct bench *b, struct command_line *l, int argc
 }
 
 static int read_and_run(struct bench *b, struct command_line *l, int argc, char **argv) {
-        AUTO_STRBUF help = { 0 };
-        AUTO_ERROR  err = read_line(b, l, argc, argv);
+        AUTO_ERROR err = read_line(b, l, argc, argv);
 
         if (err == NULL && l->wants_help) {
-                command_page_print_help(&bench_page, &help);
-                fputs(strbuf_cstr(&help), stdout);
+                command_page_print_help(&bench_page);
                 return BENCH_DONE;
         }
         if (err == NULL) {

@@ -215,10 +215,7 @@ static void put_errors(const struct load_result *r, struct strbuf *out) {
 }
 
 static void put_gauges(const struct load_result *r, struct strbuf *out) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
-        while ((e = map_next(&r->gauges.gauges, &at)) != NULL) {
+        MAP_FOR_EACH(&r->gauges.gauges, e) {
                 const struct gauge_mean *m = e->value;
 
                 strbuf_printf(out, "load %g: mean %s %g\n", r->value, e->key,

@@ -337,32 +337,18 @@ const struct command_page check_page = {
                 "wrong usage",
 };
 
-static void print_help(void) {
-        AUTO_STRBUF text = { 0 };
-
-        command_page_print_help(&check_page, &text);
-        fputs(strbuf_cstr(&text), stdout);
-}
-
 static int wrong_usage(const char *what) {
         fprintf(stderr, "neso check: %s\n`neso check --help` lists the options.\n", what);
         return EXIT_USAGE;
-}
-
-static bool is_directory(const char *path) {
-        struct file_stat stat;
-        AUTO_ERROR       err = file_stat(path, &stat);
-
-        return err == NULL && stat.is_directory;
 }
 
 /* Options of the command line that are about models, for those of the check that are not given. */
 static void take_options(struct check *c, const struct cli_options *from) {
         struct cli_options *to = &c->options;
 
-        if (*to->backend_directory == '\0' && is_directory(from->backend_directory))
+        if (*to->backend_directory == '\0' && file_is_directory(from->backend_directory))
                 error_free(cli_options_set(to, "backend-directory", from->backend_directory));
-        if (*to->repoagent_directory == '\0' && is_directory(from->repoagent_directory))
+        if (*to->repoagent_directory == '\0' && file_is_directory(from->repoagent_directory))
                 error_free(cli_options_set(to, "repoagent-directory", from->repoagent_directory));
         if (*to->model_config_name == '\0' && *from->model_config_name != '\0')
                 error_free(cli_options_set(to, "model-config-name", from->model_config_name));
@@ -379,7 +365,7 @@ static int read_and_check(struct check *c, struct command_line *l, int argc, cha
         if (err != NULL)
                 return wrong_usage(err->message);
         if (l->wants_help) {
-                print_help();
+                command_page_print_help(&check_page);
                 return EXIT_FINE;
         }
         if (l->words.n_items != 1)

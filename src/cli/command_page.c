@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/command_page.h"
 
-#include "base/compiler.h"
 #include "base/mem.h"
 #include "cli/command_line.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- --help ---------------------------------------------------------------------------------- */
 
-void command_page_print_help(const struct command_page *page, struct strbuf *out) {
-        strbuf_printf(out, "Usage: neso %s %s\n\n%s%s", page->name, page->arguments, page->about,
+void command_page_print_help(const struct command_page *page) {
+        AUTO_STRBUF out = { 0 };
+
+        strbuf_printf(&out, "Usage: neso %s %s\n\n%s%s", page->name, page->arguments, page->about,
                       page->n_words > 0 ? " Commands:\n\n" : "\n");
         for (size_t i = 0; i < page->n_words; i++)
-                strbuf_printf(out, "  %-9s %-8s %s\n", page->words[i].name, page->words[i].argument,
-                              page->words[i].help);
-        strbuf_puts(out, "\nOptions:\n\n");
-        command_line_print_options(page->options, out);
-        strbuf_printf(out, "\nExit code: %s.\n", page->exit_codes);
+                strbuf_printf(&out, "  %-9s %-8s %s\n", page->words[i].name,
+                              page->words[i].argument, page->words[i].help);
+        strbuf_puts(&out, "\nOptions:\n\n");
+        command_line_print_options(page->options, &out);
+        strbuf_printf(&out, "\nExit code: %s.\n", page->exit_codes);
+        fputs(strbuf_cstr(&out), stdout);
 }
 
 /* ---- manual pages ---------------------------------------------------------------------------- */

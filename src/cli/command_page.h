@@ -40,8 +40,8 @@ struct command_pages {
 
 extern const struct command_page serve_page, check_page, ctl_page, bench_page, tune_page;
 
-/* Puts the text of --help. `neso serve --help` has a form of its own (option_print.h). */
-void command_page_print_help(const struct command_page *page, struct strbuf *out);
+/* Prints the text of --help to standard output. `neso serve --help` has a form of its own (option_print.h). */
+void command_page_print_help(const struct command_page *page);
 /* Puts the manual page in the language of troff. */
 void command_page_print_manual(const struct command_page *page, struct strbuf *out);
 /* Puts neso.1, which names the other pages. */

@@ -423,14 +423,9 @@ static struct error *set_options(const struct cli_options          *o,
 struct error *core_options_make(const struct cli_options           *o,
                                 struct TRITONSERVER_ServerOptions **ret) {
         struct TRITONSERVER_ServerOptions *t;
-        struct error                      *err;
 
         CORE(TRITONSERVER_ServerOptionsNew(&t));
-        err = set_options(o, t);
-        if (err != NULL) {
-                TRITONSERVER_ServerOptionsDelete(t);
-                return err;
-        }
+        TRY_OR(set_options(o, t), TRITONSERVER_ServerOptionsDelete(t));
         *ret = t;
         return NULL;
 }

@@ -188,10 +188,8 @@ static int ctl_fail(struct ctl *c, const struct error *err) {
 static int ctl_run(struct ctl *c, const struct command_word *k) {
         AUTO_ERROR err = k->run(c);
 
-        if (!c->is_json && c->out.len > 0)
-                plain_text_make(c->out.ptr, c->out.len, '?');
         /* Partial output is printed even when an error followed. */
-        fwrite(strbuf_cstr(&c->out), 1, c->out.len, stdout);
+        plain_text_print(&c->out, c->is_json);
         if (err != NULL)
                 return ctl_fail(c, err);
         if (c->out.overflowed)
@@ -205,8 +203,7 @@ static int ctl_read_and_run(struct ctl *c, struct command_line *l, int argc, cha
 
         c->exit_code = CTL_USAGE;
         if (err == NULL && l->wants_help) {
-                command_page_print_help(&ctl_page, &c->out);
-                fputs(strbuf_cstr(&c->out), stdout);
+                command_page_print_help(&ctl_page);
                 return CTL_DONE;
         }
         if (err == NULL)

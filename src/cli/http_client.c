@@ -123,20 +123,15 @@ static struct error *http_client_set_up(struct http_client *c) {
 
 struct error *http_client_new(const struct http_client_options *o, struct http_client **ret) {
         struct http_client *c;
-        struct error       *err;
 
         if (strncmp(o->url, "http://", 7) != 0 && !has_tls(o))
                 return error_new(ERR_INVALID_ARG,
                                  "the URL '%s' does not begin with http:// or https://", o->url);
         c = mem_zalloc(sizeof(*c));
         c->options = o;
-        err = error_recode(curl_library_open("neso ctl", &c->curl), ERR_UNAVAILABLE);
-        if (err == NULL)
-                err = http_client_set_up(c);
-        if (err != NULL) {
-                http_client_free(c);
-                return err;
-        }
+        TRY_OR(error_recode(curl_library_open("neso ctl", &c->curl), ERR_UNAVAILABLE),
+               http_client_free(c));
+        TRY_OR(http_client_set_up(c), http_client_free(c));
         *ret = c;
         return NULL;
 }

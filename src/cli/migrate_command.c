@@ -174,13 +174,6 @@ static void check_together(struct migrated_command *c) {
 
 /* ---- the verdicts ------------------------------------------------------------------------------ */
 
-static bool is_directory(const char *path) {
-        struct file_stat stat;
-        AUTO_ERROR       err = file_stat(path, &stat);
-
-        return err == NULL && stat.is_directory;
-}
-
 static bool is_plugin_directory(const struct migrated_option *o) {
         return is_option(o, "backend-directory") || is_option(o, "repoagent-directory") ||
                is_option(o, "cache-directory");
@@ -189,7 +182,7 @@ static bool is_plugin_directory(const struct migrated_option *o) {
 static void compare(struct migrated_option *o) {
         const struct migrate_row *row;
 
-        if (is_plugin_directory(o) && !is_directory(o->value)) {
+        if (is_plugin_directory(o) && !file_is_directory(o->value)) {
                 say(o, MIGRATE_DIFFERS,
                     "is no directory of this machine: without the option, Neso's own is taken");
                 o->is_left_out = true;

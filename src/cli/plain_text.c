@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/plain_text.h"
 
-#include "base/compiler.h"
 #include "base/mem.h"
 
 #include <stdbool.h>
@@ -25,6 +24,12 @@ void plain_text_make(char *text, size_t len, char instead) {
                         text[i] = instead;
                 }
         }
+}
+
+void plain_text_print(struct strbuf *text, bool is_json) {
+        if (!is_json && text->len > 0)
+                plain_text_make(text->ptr, text->len, '?');
+        fwrite(strbuf_cstr(text), 1, text->len, stdout);
 }
 
 void plain_text_print_error(const char *command, const struct error *err) {

@@ -44,17 +44,12 @@ static void poller_main(void *arg) {
 struct error *poller_start(struct TRITONSERVER_Server *core, uint64_t interval_ns,
                            struct poller **ret) {
         struct poller *p = mem_zalloc(sizeof(*p));
-        struct error  *err;
 
         p->core = core;
         p->interval_ns = interval_ns;
         mutex_init(&p->lock, LOCK_SERVER);
         cond_init(&p->changed);
-        err = thread_start(&p->thread, "neso-poll", poller_main, p);
-        if (err != NULL) {
-                poller_stop(p);
-                return err;
-        }
+        TRY_OR(thread_start(&p->thread, "neso-poll", poller_main, p), poller_stop(p));
         *ret = p;
         return NULL;
 }

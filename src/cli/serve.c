@@ -239,11 +239,7 @@ static struct error *start_http(struct serve *s) {
         if (!o->allow_openai)
                 options.routes.openai = NULL;
         options.service.openai = &s->openai;
-        TRY(http_server_new(&options, &s->http));
-        net_server_start(http_server_net(s->http));
-        log_info("Started HTTPService at %s:%u", o->http_address,
-                 net_server_port(http_server_net(s->http)));
-        return NULL;
+        return http_server_start(&options, "HTTPService", &s->http);
 }
 
 static bool has_openai_port(const struct cli_options *o) {
@@ -260,11 +256,7 @@ static struct error *start_openai_port(struct serve *s) {
         options.net.n_threads = (size_t)o->http_threads;
         options.routes = http_openai_routes();
         options.service.openai = &s->openai;
-        TRY(http_server_new(&options, &s->openai_port));
-        net_server_start(http_server_net(s->openai_port));
-        log_info("Started OpenAI service at %s:%u", o->http_address,
-                 net_server_port(http_server_net(s->openai_port)));
-        return NULL;
+        return http_server_start(&options, "OpenAI service", &s->openai_port);
 }
 
 static struct error *start_cloud(struct serve *s) {
@@ -302,11 +294,7 @@ static struct error *start_metrics(struct serve *s) {
         options.routes = http_metrics_routes();
         options.service = shared_service(s);
         options.service.memory_metrics = s->memory_metrics;
-        TRY(http_server_new(&options, &s->metrics));
-        net_server_start(http_server_net(s->metrics));
-        log_info("Started Metrics Service at %s:%u", metrics_address(o),
-                 net_server_port(http_server_net(s->metrics)));
-        return NULL;
+        return http_server_start(&options, "Metrics Service", &s->metrics);
 }
 
 struct port {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/serve_cloud.h"
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "call/hosted_models.h"
 #include "call/model_query.h"
@@ -184,15 +183,6 @@ static struct error *find_default(struct TRITONSERVER_Server *core, const char *
 
 /* ---- the ports ------------------------------------------------------------------------------- */
 
-static struct error *open_port(struct http_server_options *o, const char *title,
-                               struct http_server **ret) {
-        TRY(http_server_new(o, ret));
-        net_server_start(http_server_net(*ret));
-        log_info("Started %s HTTPService at %s:%u", title, o->net.address,
-                 net_server_port(http_server_net(*ret)));
-        return NULL;
-}
-
 static struct error *start_sagemaker(struct serve_cloud *c, struct TRITONSERVER_Server *core,
                                      struct http_server_options o) {
         c->models = hosted_models_new(core);
@@ -202,7 +192,7 @@ static struct error *start_sagemaker(struct serve_cloud *c, struct TRITONSERVER_
         o.net.n_threads = (size_t)c->options->sagemaker_threads;
         o.routes = http_sagemaker_routes();
         o.service.cloud = &c->sagemaker_front;
-        return open_port(&o, "Sagemaker", &c->sagemaker);
+        return http_server_start(&o, "Sagemaker HTTPService", &c->sagemaker);
 }
 
 static struct error *start_vertex_ai(struct serve_cloud *c, struct TRITONSERVER_Server *core,
@@ -214,7 +204,7 @@ static struct error *start_vertex_ai(struct serve_cloud *c, struct TRITONSERVER_
         o.net.n_threads = (size_t)c->options->vertex_ai_threads;
         o.routes = http_vertex_ai_routes();
         o.service.cloud = &c->vertex_ai_front;
-        return open_port(&o, "Vertex AI", &c->vertex_ai);
+        return http_server_start(&o, "Vertex AI HTTPService", &c->vertex_ai);
 }
 
 struct error *serve_cloud_start(struct serve_cloud *c, struct TRITONSERVER_Server *core,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/serve_tls.h"
 
-#include "base/compiler.h"
 #include "base/log.h"
 #include "cli/cli_options.h"
 #include "net/tls.h"

@@ -37,9 +37,7 @@ static void print_results(const struct tune *t) {
                 tune_report_put_json(tune_run_results(t->run), &t->plan, &text);
         else
                 tune_report_put(tune_run_results(t->run), &t->plan, &text);
-        if (!t->values.load.is_json && text.len > 0)
-                plain_text_make(text.ptr, text.len, '?');
-        fwrite(strbuf_cstr(&text), 1, text.len, stdout);
+        plain_text_print(&text, t->values.load.is_json);
         fflush(stdout);
 }
 
@@ -99,12 +97,10 @@ static struct error *read_line(struct tune *t, struct command_line *l, int argc,
 }
 
 static int read_and_run(struct tune *t, struct command_line *l, int argc, char **argv) {
-        AUTO_STRBUF help = { 0 };
-        AUTO_ERROR  err = read_line(t, l, argc, argv);
+        AUTO_ERROR err = read_line(t, l, argc, argv);
 
         if (err == NULL && l->wants_help) {
-                command_page_print_help(&tune_page, &help);
-                fputs(strbuf_cstr(&help), stdout);
+                command_page_print_help(&tune_page);
                 return TUNE_DONE;
         }
         if (err == NULL) {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "codec/pb_field.h"
 
-#include "base/compiler.h"
-
 #include <string.h>
 
 /* Sizes of values in memory, by ProtobufCType. protobuf-c stores bools and enums as int. */

@@ -90,7 +90,7 @@ static bool is_expanded(const struct model_config *c, const struct short_members
 }
 
 static struct error *add_groups(struct model_config *c, const struct short_members *s) {
-        c->pb->instance_group = config_edit_alloc(c, s->n, sizeof(*c->pb->instance_group));
+        c->pb->instance_group = arena_try_calloc(&c->arena, s->n, sizeof(*c->pb->instance_group));
         if (c->pb->instance_group == NULL)
                 return model_config_full(&c->arena);
         for (size_t i = 0; i < s->n; i++) {

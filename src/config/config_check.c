@@ -138,23 +138,19 @@ static struct error *check_kind(const Inference__ModelConfig                    
         return NULL;
 }
 
-static struct error *check_oldest(const Inference__ModelConfig                           *pb,
-                                  const Inference__ModelSequenceBatching__StrategyOldest *oldest) {
-        for (size_t i = 0; i < oldest->n_preferred_batch_size; i++) {
-                if (oldest->preferred_batch_size[i] <= 0)
-                        return error_at(
-                                error_new(ERR_INVALID_ARG,
-                                          "sequence batching preferred batch size must be positive "
-                                          "for %s",
-                                          pb->name),
-                                "oldest.preferred_batch_size[%zu]", i);
-                if (oldest->preferred_batch_size[i] > pb->max_batch_size)
-                        return error_at(
-                                error_new(ERR_INVALID_ARG,
-                                          "sequence batching preferred batch size must be <= max "
-                                          "batch size for %s",
-                                          pb->name),
-                                "oldest.preferred_batch_size[%zu]", i);
+/* `what` names the sizes in errors, `field` in the configuration. */
+static struct error *check_preferred(const Inference__ModelConfig *pb, const int32_t *sizes,
+                                     size_t n, const char *what, const char *field) {
+        for (size_t i = 0; i < n; i++) {
+                if (sizes[i] <= 0)
+                        return error_at(error_new(ERR_INVALID_ARG, "%s must be positive for %s",
+                                                  what, pb->name),
+                                        "%s[%zu]", field, i);
+                if (sizes[i] > pb->max_batch_size)
+                        return error_at(error_new(ERR_INVALID_ARG,
+                                                  "%s must be <= max batch size for %s", what,
+                                                  pb->name),
+                                        "%s[%zu]", field, i);
         }
         return NULL;
 }
@@ -185,7 +181,10 @@ static struct error *check_sequence_batching(const Inference__ModelConfig *pb) {
         }
         switch (sequence->strategy_choice_case) {
         case INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_OLDEST:
-                return check_oldest(pb, sequence->oldest);
+                return check_preferred(pb, sequence->oldest->preferred_batch_size,
+                                       sequence->oldest->n_preferred_batch_size,
+                                       "sequence batching preferred batch size",
+                                       "oldest.preferred_batch_size");
         case INFERENCE__MODEL_SEQUENCE_BATCHING__STRATEGY_CHOICE_DIRECT:
                 return check_direct(pb, sequence->direct);
         default: return NULL;
@@ -344,26 +343,6 @@ struct error *model_config_check_general(const struct model_config *c) {
         return check_counts(pb);
 }
 
-static struct error *check_preferred(const Inference__ModelConfig          *pb,
-                                     const Inference__ModelDynamicBatching *dynamic) {
-        for (size_t i = 0; i < dynamic->n_preferred_batch_size; i++) {
-                if (dynamic->preferred_batch_size[i] <= 0)
-                        return error_at(
-                                error_new(ERR_INVALID_ARG,
-                                          "dynamic batching preferred size must be positive for %s",
-                                          pb->name),
-                                "preferred_batch_size[%zu]", i);
-                if (dynamic->preferred_batch_size[i] > pb->max_batch_size)
-                        return error_at(
-                                error_new(ERR_INVALID_ARG,
-                                          "dynamic batching preferred size must be <= max batch "
-                                          "size for %s",
-                                          pb->name),
-                                "preferred_batch_size[%zu]", i);
-        }
-        return NULL;
-}
-
 static struct error *check_priorities(const Inference__ModelConfig          *pb,
                                       const Inference__ModelDynamicBatching *dynamic) {
         uint64_t n_levels = dynamic->priority_levels;
@@ -421,7 +400,11 @@ struct error *model_config_check_scheduling(const struct model_config *c) {
 
         switch (pb->scheduling_choice_case) {
         case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
-                TRY(error_at(check_preferred(pb, pb->dynamic_batching), "dynamic_batching"));
+                TRY(error_at(check_preferred(pb, pb->dynamic_batching->preferred_batch_size,
+                                             pb->dynamic_batching->n_preferred_batch_size,
+                                             "dynamic batching preferred size",
+                                             "preferred_batch_size"),
+                             "dynamic_batching"));
                 TRY(error_at(check_priorities(pb, pb->dynamic_batching), "dynamic_batching"));
                 TRY(error_at(check_ordering(pb, pb->dynamic_batching), "dynamic_batching"));
                 break;

@@ -3,20 +3,8 @@
 
 #include "base/mem.h"
 
-void *config_edit_alloc(struct model_config *c, size_t n, size_t size) {
-        size_t bytes;
-        void  *piece;
-
-        if (!size_mul(n, size, &bytes))
-                return NULL;
-        piece = arena_try_alloc(&c->arena, bytes);
-        if (piece != NULL)
-                memset(piece, 0, bytes);
-        return piece;
-}
-
 void *config_edit_new(struct model_config *c, const ProtobufCMessageDescriptor *type) {
-        void *message = config_edit_alloc(c, 1, type->sizeof_message);
+        void *message = arena_try_calloc(&c->arena, 1, type->sizeof_message);
 
         if (message != NULL)
                 type->message_init(message);

@@ -15,11 +15,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Returns zeroed memory of n * size bytes; NULL when the arena is full: return model_config_full()
+/* Creates an initialised message of this type; NULL when the arena is full: return model_config_full()
  * then. */
-void *config_edit_alloc(struct model_config *c, size_t n, size_t size) NODISCARD;
-
-/* Creates an initialised message of this type; NULL when the arena is full. */
 void *config_edit_new(struct model_config *c, const ProtobufCMessageDescriptor *type) NODISCARD;
 
 /* UNAVAILABLE "out of memory", for objects that are built from a configuration. Static. */

@@ -34,7 +34,7 @@ static struct error *normalize_preferred(struct model_config *c, size_t *n_sizes
 
         if (*n_sizes > 0 || c->pb->max_batch_size <= 0)
                 return NULL;
-        one = config_edit_alloc(c, 1, sizeof(*one));
+        one = arena_try_calloc(&c->arena, 1, sizeof(*one));
         if (one == NULL)
                 return model_config_full(&c->arena);
         *one = c->pb->max_batch_size;
@@ -122,7 +122,7 @@ static struct error *put_gpus(struct model_config *c, Inference__ModelInstanceGr
 
         if (devices->n_gpus == 0)
                 return NULL;
-        gpus = config_edit_alloc(c, devices->n_gpus, sizeof(*gpus));
+        gpus = arena_try_calloc(&c->arena, devices->n_gpus, sizeof(*gpus));
         if (gpus == NULL)
                 return model_config_full(&c->arena);
         group->gpus = gpus;
@@ -137,7 +137,7 @@ static struct error *copy_gpus(struct model_config *c, Inference__ModelInstanceG
                                const struct preferred_group *preferred) {
         if (preferred->n_gpus == 0)
                 return NULL;
-        group->gpus = config_edit_alloc(c, preferred->n_gpus, sizeof(*group->gpus));
+        group->gpus = arena_try_calloc(&c->arena, preferred->n_gpus, sizeof(*group->gpus));
         if (group->gpus == NULL)
                 return model_config_full(&c->arena);
         memcpy(group->gpus, preferred->gpus, preferred->n_gpus * sizeof(*group->gpus));
@@ -162,7 +162,7 @@ static bool is_usable(const struct preferred_group *preferred,
 static struct error *add_group(struct model_config *c, const struct config_devices *devices) {
         Inference__ModelInstanceGroup *group;
 
-        c->pb->instance_group = config_edit_alloc(c, 1, sizeof(*c->pb->instance_group));
+        c->pb->instance_group = arena_try_calloc(&c->arena, 1, sizeof(*c->pb->instance_group));
         group = config_edit_new(c, &inference__model_instance_group__descriptor);
         if (c->pb->instance_group == NULL || group == NULL)
                 return model_config_full(&c->arena);

@@ -2,7 +2,6 @@
 #include "config/config_review.h"
 
 #include "base/map.h"
-#include "config/config_edit.h"
 #include "config/data_type.h"
 #include "config/shape.h"
 
@@ -112,7 +111,7 @@ static struct error *complete_dims(struct model_config *c, int64_t **dims, size_
                                    Inference__ModelTensorReshape **reshape) {
         if (*n_dims > 0)
                 return NULL;
-        *dims = config_edit_alloc(c, 1, sizeof(**dims));
+        *dims = arena_try_calloc(&c->arena, 1, sizeof(**dims));
         if (*dims == NULL)
                 return model_config_full(&c->arena);
         **dims = SHAPE_ANY_DIM;

@@ -25,19 +25,6 @@ struct named_tensor {
         struct named_tensor   *next;
 };
 
-/* Sizes come from the file, within MODEL_CONFIG_TEXT_MAX_BYTES. */
-static void *graph_alloc(struct ensemble_graph *g, size_t n, size_t size) {
-        size_t bytes;
-        void  *piece;
-
-        if (!size_mul(n, size, &bytes))
-                return NULL;
-        piece = arena_try_alloc(&g->arena, MAX(bytes, 1));
-        if (piece != NULL)
-                memset(piece, 0, bytes);
-        return piece;
-}
-
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static struct named_tensor *find_tensor(const struct graph_builder *b, const char *name) {
@@ -49,7 +36,7 @@ static struct named_tensor *get_tensor(struct graph_builder *b, const char *name
 
         if (t != NULL)
                 return t;
-        t = graph_alloc(b->graph, 1, sizeof(*t));
+        t = arena_try_calloc(&b->graph->arena, 1, sizeof(*t));
         if (t == NULL)
                 return NULL;
         t->tensor = (struct ensemble_tensor){ .name = name,
@@ -97,7 +84,8 @@ static struct error *link_outputs(struct graph_builder *b, size_t index) {
         const Inference__ModelEnsembling__Step *from = b->ensemble->step[index];
         struct ensemble_step                   *step = &b->graph->steps[index];
 
-        step->outputs = graph_alloc(b->graph, from->n_output_map, sizeof(*step->outputs));
+        step->outputs =
+                arena_try_calloc(&b->graph->arena, from->n_output_map, sizeof(*step->outputs));
         if (step->outputs == NULL)
                 return model_config_full(&b->graph->arena);
         for (size_t i = 0; i < from->n_output_map; i++) {
@@ -118,7 +106,7 @@ static struct error *link_inputs(struct graph_builder *b, size_t index) {
         const Inference__ModelEnsembling__Step *from = b->ensemble->step[index];
         struct ensemble_step                   *step = &b->graph->steps[index];
 
-        step->inputs = graph_alloc(b->graph, from->n_input_map, sizeof(*step->inputs));
+        step->inputs = arena_try_calloc(&b->graph->arena, from->n_input_map, sizeof(*step->inputs));
         if (step->inputs == NULL)
                 return model_config_full(&b->graph->arena);
         for (size_t i = 0; i < from->n_input_map; i++) {
@@ -137,7 +125,7 @@ static struct error *link_inputs(struct graph_builder *b, size_t index) {
 static struct error *link_steps(struct graph_builder *b) {
         struct ensemble_graph *g = b->graph;
 
-        g->steps = graph_alloc(g, b->ensemble->n_step, sizeof(*g->steps));
+        g->steps = arena_try_calloc(&g->arena, b->ensemble->n_step, sizeof(*g->steps));
         if (g->steps == NULL)
                 return model_config_full(&g->arena);
         for (size_t i = 0; i < b->ensemble->n_step; i++) {
@@ -161,8 +149,8 @@ static struct error *link_ensemble(struct graph_builder *b) {
         struct ensemble_graph        *g = b->graph;
         const Inference__ModelConfig *pb = g->pb;
 
-        g->inputs = graph_alloc(g, pb->n_input, sizeof(*g->inputs));
-        g->outputs = graph_alloc(g, pb->n_output, sizeof(*g->outputs));
+        g->inputs = arena_try_calloc(&g->arena, pb->n_input, sizeof(*g->inputs));
+        g->outputs = arena_try_calloc(&g->arena, pb->n_output, sizeof(*g->outputs));
         if (g->inputs == NULL || g->outputs == NULL)
                 return model_config_full(&g->arena);
         for (size_t i = 0; i < pb->n_input; i++) {
@@ -187,14 +175,14 @@ static struct error *link_ensemble(struct graph_builder *b) {
 static struct error *list_tensors(struct graph_builder *b) {
         struct ensemble_graph *g = b->graph;
 
-        g->tensors = graph_alloc(g, g->n_tensors, sizeof(*g->tensors));
+        g->tensors = arena_try_calloc(&g->arena, g->n_tensors, sizeof(*g->tensors));
         if (g->tensors == NULL)
                 return model_config_full(&g->arena);
         for (struct named_tensor *t = b->first; t != NULL; t = t->next) {
                 struct ensemble_tensor *to = &g->tensors[t->index];
 
                 *to = t->tensor;
-                to->readers = graph_alloc(g, to->n_readers, sizeof(*to->readers));
+                to->readers = arena_try_calloc(&g->arena, to->n_readers, sizeof(*to->readers));
                 to->n_readers = 0;
                 if (to->readers == NULL)
                         return model_config_full(&g->arena);
@@ -236,11 +224,11 @@ static void connect(struct graph_builder *b, uint32_t tensor) {
  * all tensors that it reads are connected. */
 static struct error *sort_steps(struct graph_builder *b) {
         struct ensemble_graph *g = b->graph;
-        uint32_t              *last_counted = graph_alloc(g, g->n_tensors, sizeof(uint32_t));
+        uint32_t *last_counted = arena_try_calloc(&g->arena, g->n_tensors, sizeof(uint32_t));
 
-        g->order = graph_alloc(g, g->n_steps, sizeof(uint32_t));
-        b->n_waiting = graph_alloc(g, g->n_steps, sizeof(uint32_t));
-        b->queue = graph_alloc(g, g->n_tensors, sizeof(uint32_t));
+        g->order = arena_try_calloc(&g->arena, g->n_steps, sizeof(uint32_t));
+        b->n_waiting = arena_try_calloc(&g->arena, g->n_steps, sizeof(uint32_t));
+        b->queue = arena_try_calloc(&g->arena, g->n_tensors, sizeof(uint32_t));
         if (g->order == NULL || b->n_waiting == NULL || b->queue == NULL || last_counted == NULL)
                 return model_config_full(&g->arena);
         for (uint32_t s = 0; s < g->n_steps; s++)

@@ -101,14 +101,9 @@ static struct error *read_sets(const struct model_config *c, const char *model_d
 struct error *labels_read(const struct model_config *c, const char *model_directory,
                           struct labels **ret) {
         struct labels *l = mem_zalloc(sizeof(*l));
-        struct error  *err;
 
         ref_init(&l->ref);
-        err = read_sets(c, model_directory, l);
-        if (err != NULL) {
-                labels_free(l);
-                return err;
-        }
+        TRY_OR(read_sets(c, model_directory, l), labels_free(l));
         *ret = l;
         return NULL;
 }

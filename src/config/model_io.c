@@ -85,15 +85,8 @@ static struct error *compile_output(struct model_io_set *s, const Inference__Mod
 }
 
 static struct error *alloc_list(struct arena *a, size_t n, struct model_io **ret) {
-        size_t bytes;
-
-        if (n > UINT32_MAX || !size_mul(n, sizeof(**ret), &bytes))
-                return config_out_of_memory();
-        *ret = arena_try_alloc(a, MAX(bytes, 1));
-        if (*ret == NULL)
-                return config_out_of_memory();
-        memset(*ret, 0, bytes);
-        return NULL;
+        *ret = n <= UINT32_MAX ? arena_try_calloc(a, n, sizeof(**ret)) : NULL;
+        return *ret != NULL ? NULL : config_out_of_memory();
 }
 
 static struct error *compile(struct model_io_set *s, const Inference__ModelConfig *pb) {
@@ -116,14 +109,9 @@ static struct error *compile(struct model_io_set *s, const Inference__ModelConfi
 
 struct error *model_io_set_new(const struct model_config *c, struct model_io_set **ret) {
         struct model_io_set *s = mem_zalloc(sizeof(*s));
-        struct error        *err;
 
         arena_init(&s->arena, NULL, 0, MODEL_CONFIG_ARENA_MAX_BYTES);
-        err = compile(s, c->pb);
-        if (err != NULL) {
-                model_io_set_free(s);
-                return err;
-        }
+        TRY_OR(compile(s, c->pb), model_io_set_free(s));
         *ret = s;
         return NULL;
 }

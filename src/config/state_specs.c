@@ -152,7 +152,6 @@ struct error *state_specs_new(const struct model_config *c, const char *model_di
                               struct byte_budget *budget, struct state_specs **ret) {
         const Inference__ModelSequenceBatching *sequence = c->pb->sequence_batching;
         struct state_specs                     *p;
-        struct error                           *err = NULL;
 
         *ret = NULL;
         if (c->pb->scheduling_choice_case !=
@@ -162,15 +161,11 @@ struct error *state_specs_new(const struct model_config *c, const char *model_di
         p = mem_zalloc(sizeof(*p));
         p->budget = budget;
         p->states = mem_zalloc(sequence->n_state * sizeof(*p->states));
-        for (size_t i = 0; i < sequence->n_state && err == NULL; i++)
-                err = error_at(set_state(c->pb, model_directory, sequence->state[i], p),
-                               "sequence_batching.state[%zu]", i);
-        if (err == NULL)
-                err = error_at(check_sizes(c->pb, p), "sequence_batching.state");
-        if (err != NULL) {
-                state_specs_free(p);
-                return err;
-        }
+        for (size_t i = 0; i < sequence->n_state; i++)
+                TRY_OR(error_at(set_state(c->pb, model_directory, sequence->state[i], p),
+                                "sequence_batching.state[%zu]", i),
+                       state_specs_free(p));
+        TRY_OR(error_at(check_sizes(c->pb, p), "sequence_batching.state"), state_specs_free(p));
         *ret = p;
         return NULL;
 }

@@ -153,6 +153,13 @@ struct error *version_policy_pick(const struct model_config *c, struct version_s
         return NULL;
 }
 
+bool version_pick_has(const struct version_pick *p, int64_t version) {
+        for (size_t i = 0; i < p->n_versions; i++)
+                if (p->versions[i] == version)
+                        return true;
+        return false;
+}
+
 void version_pick_done(struct version_pick *p) {
         free(p->versions);
         *p = (struct version_pick){ 0 };

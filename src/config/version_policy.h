@@ -42,4 +42,5 @@ struct version_pick {
  * of model '<m>'" when none is left. */
 struct error *version_policy_pick(const struct model_config *c, struct version_scan *s,
                                   struct version_pick *ret) NODISCARD;
+bool          version_pick_has(const struct version_pick *p, int64_t version);
 void          version_pick_done(struct version_pick *p);

@@ -2,7 +2,6 @@
 #include "grpc/grpc_server.h"
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/mem.h"
 #include "grpc/h2_conn.h"
 #include "net/loop.h"

@@ -2,7 +2,6 @@
 #include "grpc/grpc_status.h"
 
 #include "base/clock.h"
-#include "base/compiler.h"
 
 #include <string.h>
 

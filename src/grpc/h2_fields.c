@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/h2_fields.h"
 
-#include "base/compiler.h"
 #include "base/word.h"
 
 static const struct str names[N_H2_FIELDS] = {

@@ -74,16 +74,6 @@ struct infer_decoder {
         struct error *data_fault, *output_fault;     /* owned */
 };
 
-/* Keeps the first error, frees later ones. */
-static void keep_first(struct error **kept, struct error *err) {
-        if (err == NULL)
-                return;
-        if (*kept == NULL)
-                *kept = err;
-        else
-                error_free(err);
-}
-
 static struct error *malformed_request(void) {
         return error_new_text(ERR_INVALID_ARG, "failed to parse the ModelInferRequest message");
 }
@@ -302,7 +292,7 @@ static struct error *read_parameter(struct infer_decoder *d, struct pb_reader *r
                 fault = read_reserved(d->wire, key, &v);
         else
                 err = read_free_parameter(d, key, &v, &fault);
-        keep_first(&d->wire->parameter_fault, fault);
+        error_keep_first(&d->wire->parameter_fault, fault);
         return err;
 }
 
@@ -653,7 +643,7 @@ static struct error *read_contents(struct infer_decoder *d, const struct wire_in
 
         TRY(walk_contents(wire->body, 0, &count, NULL));
         fault = choose_field(d, &count, in, &field);
-        keep_first(&d->data_fault, fault);
+        error_keep_first(&d->data_fault, fault);
         if (fault != NULL || field == 0)
                 return NULL;
         if (is_borrowed(&count, field)) {
@@ -828,19 +818,19 @@ static struct error *place_input(struct infer_decoder *d, const struct wire_inpu
         struct error *fault = NULL;
 
         TRY(read_region(d, &wire->parameters, in->name, &in->shared_memory, &fault));
-        keep_first(&d->data_fault, fault);
+        error_keep_first(&d->data_fault, fault);
         if (fault != NULL)
                 return NULL;
         if (in->shared_memory.region != NULL) {
-                keep_first(&d->data_fault, check_no_contents(d, wire, in));
+                error_keep_first(&d->data_fault, check_no_contents(d, wire, in));
                 return NULL;
         }
         if (wire->has_contents && d->n_raws > 0) {
-                keep_first(&d->data_fault,
-                           error_new(ERR_INVALID_ARG,
-                                     "contents field must not be specified when using "
-                                     "raw_input_contents for '%s' for model '%s'",
-                                     in->name, d->wire->model_name));
+                error_keep_first(&d->data_fault,
+                                 error_new(ERR_INVALID_ARG,
+                                           "contents field must not be specified when using "
+                                           "raw_input_contents for '%s' for model '%s'",
+                                           in->name, d->wire->model_name));
                 return NULL;
         }
         if (wire->has_contents)
@@ -848,7 +838,7 @@ static struct error *place_input(struct infer_decoder *d, const struct wire_inpu
         if (d->next_raw < d->n_raws)
                 in->bytes = d->raws[d->next_raw++];
         else
-                keep_first(&d->data_fault, refuse_no_data(d, in));
+                error_keep_first(&d->data_fault, refuse_no_data(d, in));
         return NULL;
 }
 
@@ -879,7 +869,7 @@ static struct error *place_output(struct infer_decoder *d, const struct wire_ten
                 fault = error_new_text(ERR_INVALID_ARG, "output can't set both "
                                                         "'shared_memory_region' and "
                                                         "'classification'");
-        keep_first(&d->output_fault, fault);
+        error_keep_first(&d->output_fault, fault);
         return NULL;
 }
 
@@ -992,8 +982,8 @@ struct error *infer_decode(const struct infer_source *source, struct infer_wire 
         infer_arena_limit(source->arena, source->message.len, &max);
         err = read_message(&d);
         infer_arena_release(source->arena, max);
-        keep_first(&ret->tensor_fault, d.data_fault);
-        keep_first(&ret->tensor_fault, d.output_fault);
+        error_keep_first(&ret->tensor_fault, d.data_fault);
+        error_keep_first(&ret->tensor_fault, d.output_fault);
         return err;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/infer_encode.h"
 
-#include "base/compiler.h"
 #include "codec/pb_reader.h"
 #include "core_api/datatype.h"
 

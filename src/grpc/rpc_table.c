@@ -7,27 +7,52 @@
 #include "grpc_service.pb-c.h"
 #include "health.pb-c.h"
 
+#define MODEL(type, field) offsetof(Inference__##type##Request, field)
+#define NO_MODEL 0
+
+/* The control methods of the inference service, which have one answer: the name, the request's type and the
+ * function that answers it; the group; the place of the model's name in the request. */
+/* clang-format off */
+#define CONTROL_METHODS(ROW)                                                                       \
+        ROW(ServerLive, server_live, rpc_server_live, ENDPOINT_HEALTH, NO_MODEL),                  \
+        ROW(ServerReady, server_ready, rpc_server_ready, ENDPOINT_HEALTH, NO_MODEL),               \
+        ROW(ModelReady, model_ready, rpc_model_ready, ENDPOINT_HEALTH, MODEL(ModelReady, name)),   \
+        ROW(ServerMetadata, server_metadata, rpc_server_metadata, ENDPOINT_METADATA, NO_MODEL),    \
+        ROW(ModelMetadata, model_metadata, rpc_model_metadata, ENDPOINT_METADATA,                  \
+            MODEL(ModelMetadata, name)),                                                           \
+        ROW(ModelConfig, model_config, rpc_model_config, ENDPOINT_MODEL_CONFIG,                    \
+            MODEL(ModelConfig, name)),                                                             \
+        ROW(ModelStatistics, model_statistics, rpc_model_statistics, ENDPOINT_STATISTICS,          \
+            MODEL(ModelStatistics, name)),                                                         \
+        ROW(RepositoryIndex, repository_index, rpc_repository_index, ENDPOINT_MODEL_REPOSITORY,    \
+            NO_MODEL),                                                                             \
+        ROW(RepositoryModelLoad, repository_model_load, rpc_repository_load,                       \
+            ENDPOINT_MODEL_REPOSITORY, MODEL(RepositoryModelLoad, model_name)),                    \
+        ROW(RepositoryModelUnload, repository_model_unload, rpc_repository_unload,                 \
+            ENDPOINT_MODEL_REPOSITORY, MODEL(RepositoryModelUnload, model_name)),                  \
+        ROW(SystemSharedMemoryStatus, system_shared_memory_status, rpc_system_shm_status,          \
+            ENDPOINT_SHARED_MEMORY, NO_MODEL),                                                     \
+        ROW(SystemSharedMemoryRegister, system_shared_memory_register, rpc_system_shm_register,    \
+            ENDPOINT_SHARED_MEMORY, NO_MODEL),                                                     \
+        ROW(SystemSharedMemoryUnregister, system_shared_memory_unregister,                         \
+            rpc_system_shm_unregister, ENDPOINT_SHARED_MEMORY, NO_MODEL),                          \
+        ROW(CudaSharedMemoryStatus, cuda_shared_memory_status, rpc_cuda_shm_status,                \
+            ENDPOINT_SHARED_MEMORY, NO_MODEL),                                                     \
+        ROW(CudaSharedMemoryRegister, cuda_shared_memory_register, rpc_cuda_shm_register,          \
+            ENDPOINT_SHARED_MEMORY, NO_MODEL),                                                     \
+        ROW(CudaSharedMemoryUnregister, cuda_shared_memory_unregister, rpc_cuda_shm_unregister,    \
+            ENDPOINT_SHARED_MEMORY, NO_MODEL),                                                     \
+        ROW(TraceSetting, trace_setting, rpc_trace_setting, ENDPOINT_TRACE, MODEL(TraceSetting,    \
+            model_name)),                                                                          \
+        ROW(LogSettings, log_settings, rpc_log_settings, ENDPOINT_LOGGING, NO_MODEL)
+/* clang-format on */
+
+#define CONTROL_ID(name, request, answer, group, model_at) RPC_##request
+
 enum rpc {
         RPC_MODEL_INFER, /* first, so that a search from the front finds it at once */
         RPC_MODEL_STREAM_INFER,
-        RPC_SERVER_LIVE,
-        RPC_SERVER_READY,
-        RPC_MODEL_READY,
-        RPC_SERVER_METADATA,
-        RPC_MODEL_METADATA,
-        RPC_MODEL_CONFIG,
-        RPC_MODEL_STATISTICS,
-        RPC_REPOSITORY_INDEX,
-        RPC_REPOSITORY_LOAD,
-        RPC_REPOSITORY_UNLOAD,
-        RPC_SYSTEM_SHM_STATUS,
-        RPC_SYSTEM_SHM_REGISTER,
-        RPC_SYSTEM_SHM_UNREGISTER,
-        RPC_CUDA_SHM_STATUS,
-        RPC_CUDA_SHM_REGISTER,
-        RPC_CUDA_SHM_UNREGISTER,
-        RPC_TRACE_SETTING,
-        RPC_LOG_SETTINGS,
+        CONTROL_METHODS(CONTROL_ID),
         RPC_HEALTH_CHECK,
         RPC_HEALTH_WATCH,
         RPC_REFLECTION_V1,
@@ -42,40 +67,11 @@ struct control_row {
         size_t model_at; /* offset of its `const char *` in the request; 0 = none */
 };
 
-#define REQUEST(type) &inference__##type##_request__descriptor
-#define MODEL(type, field) offsetof(Inference__##type##Request, field)
-#define NO_MODEL 0
+#define CONTROL_ROW(name, request, answer, group, model_at)                                        \
+        [RPC_##request] = { &inference__##request##_request__descriptor, answer, model_at }
 
 static const struct control_row control_rows[N_RPCS] = {
-        [RPC_SERVER_LIVE] = { REQUEST(server_live), rpc_server_live, NO_MODEL },
-        [RPC_SERVER_READY] = { REQUEST(server_ready), rpc_server_ready, NO_MODEL },
-        [RPC_MODEL_READY] = { REQUEST(model_ready), rpc_model_ready, MODEL(ModelReady, name) },
-        [RPC_SERVER_METADATA] = { REQUEST(server_metadata), rpc_server_metadata, NO_MODEL },
-        [RPC_MODEL_METADATA] = { REQUEST(model_metadata), rpc_model_metadata,
-                                 MODEL(ModelMetadata, name) },
-        [RPC_MODEL_CONFIG] = { REQUEST(model_config), rpc_model_config, MODEL(ModelConfig, name) },
-        [RPC_MODEL_STATISTICS] = { REQUEST(model_statistics), rpc_model_statistics,
-                                   MODEL(ModelStatistics, name) },
-        [RPC_REPOSITORY_INDEX] = { REQUEST(repository_index), rpc_repository_index, NO_MODEL },
-        [RPC_REPOSITORY_LOAD] = { REQUEST(repository_model_load), rpc_repository_load,
-                                  MODEL(RepositoryModelLoad, model_name) },
-        [RPC_REPOSITORY_UNLOAD] = { REQUEST(repository_model_unload), rpc_repository_unload,
-                                    MODEL(RepositoryModelUnload, model_name) },
-        [RPC_SYSTEM_SHM_STATUS] = { REQUEST(system_shared_memory_status), rpc_system_shm_status,
-                                    NO_MODEL },
-        [RPC_SYSTEM_SHM_REGISTER] = { REQUEST(system_shared_memory_register),
-                                      rpc_system_shm_register, NO_MODEL },
-        [RPC_SYSTEM_SHM_UNREGISTER] = { REQUEST(system_shared_memory_unregister),
-                                        rpc_system_shm_unregister, NO_MODEL },
-        [RPC_CUDA_SHM_STATUS] = { REQUEST(cuda_shared_memory_status), rpc_cuda_shm_status,
-                                  NO_MODEL },
-        [RPC_CUDA_SHM_REGISTER] = { REQUEST(cuda_shared_memory_register), rpc_cuda_shm_register,
-                                    NO_MODEL },
-        [RPC_CUDA_SHM_UNREGISTER] = { REQUEST(cuda_shared_memory_unregister),
-                                      rpc_cuda_shm_unregister, NO_MODEL },
-        [RPC_TRACE_SETTING] = { REQUEST(trace_setting), rpc_trace_setting,
-                                MODEL(TraceSetting, model_name) },
-        [RPC_LOG_SETTINGS] = { REQUEST(log_settings), rpc_log_settings, NO_MODEL },
+        CONTROL_METHODS(CONTROL_ROW),
         [RPC_HEALTH_CHECK] = { &grpc__health__v1__health_check_request__descriptor,
                                rpc_health_check, NO_MODEL },
 };
@@ -90,6 +86,16 @@ static void on_control_abort(struct grpc_call *call) {
 #define INFERENCE(name) "/inference.GRPCInferenceService/" name
 #define CONTROL(name, of_group)                                                                    \
         { .path = name, .group = of_group, .on_message = on_control, .on_abort = on_control_abort }
+#define CONTROL_METHOD(name, request, answer, group, model_at)                                     \
+        [RPC_##request] = CONTROL(INFERENCE(#name), group)
+#define REFLECTION(version)                                                                        \
+        {                                                                                          \
+                .path = "/grpc.reflection." version ".ServerReflection/ServerReflectionInfo",      \
+                .group = ENDPOINT_METADATA, .is_client_stream = true, .is_server_stream = true,    \
+                .on_open = rpc_reflection_open, .on_message = rpc_reflection_read,                 \
+                .on_half_close = rpc_reflection_half_close, .on_abort = rpc_reflection_abort,      \
+                .is_quiet = rpc_reflection_is_quiet                                                \
+        }
 
 static const struct grpc_method methods[N_RPCS] = {
         [RPC_MODEL_INFER] = { .path = INFERENCE("ModelInfer"),
@@ -108,33 +114,7 @@ static const struct grpc_method methods[N_RPCS] = {
                                      .on_abort = rpc_stream_abort,
                                      .is_quiet = rpc_stream_is_quiet },
 
-        [RPC_SERVER_LIVE] = CONTROL(INFERENCE("ServerLive"), ENDPOINT_HEALTH),
-        [RPC_SERVER_READY] = CONTROL(INFERENCE("ServerReady"), ENDPOINT_HEALTH),
-        [RPC_MODEL_READY] = CONTROL(INFERENCE("ModelReady"), ENDPOINT_HEALTH),
-        [RPC_SERVER_METADATA] = CONTROL(INFERENCE("ServerMetadata"), ENDPOINT_METADATA),
-        [RPC_MODEL_METADATA] = CONTROL(INFERENCE("ModelMetadata"), ENDPOINT_METADATA),
-        [RPC_MODEL_CONFIG] = CONTROL(INFERENCE("ModelConfig"), ENDPOINT_MODEL_CONFIG),
-        [RPC_MODEL_STATISTICS] = CONTROL(INFERENCE("ModelStatistics"), ENDPOINT_STATISTICS),
-        [RPC_REPOSITORY_INDEX] = CONTROL(INFERENCE("RepositoryIndex"), ENDPOINT_MODEL_REPOSITORY),
-        [RPC_REPOSITORY_LOAD] =
-                CONTROL(INFERENCE("RepositoryModelLoad"), ENDPOINT_MODEL_REPOSITORY),
-        [RPC_REPOSITORY_UNLOAD] =
-                CONTROL(INFERENCE("RepositoryModelUnload"), ENDPOINT_MODEL_REPOSITORY),
-        [RPC_SYSTEM_SHM_STATUS] =
-                CONTROL(INFERENCE("SystemSharedMemoryStatus"), ENDPOINT_SHARED_MEMORY),
-        [RPC_SYSTEM_SHM_REGISTER] =
-                CONTROL(INFERENCE("SystemSharedMemoryRegister"), ENDPOINT_SHARED_MEMORY),
-        [RPC_SYSTEM_SHM_UNREGISTER] =
-                CONTROL(INFERENCE("SystemSharedMemoryUnregister"), ENDPOINT_SHARED_MEMORY),
-        [RPC_CUDA_SHM_STATUS] =
-                CONTROL(INFERENCE("CudaSharedMemoryStatus"), ENDPOINT_SHARED_MEMORY),
-        [RPC_CUDA_SHM_REGISTER] =
-                CONTROL(INFERENCE("CudaSharedMemoryRegister"), ENDPOINT_SHARED_MEMORY),
-        [RPC_CUDA_SHM_UNREGISTER] =
-                CONTROL(INFERENCE("CudaSharedMemoryUnregister"), ENDPOINT_SHARED_MEMORY),
-        [RPC_TRACE_SETTING] = CONTROL(INFERENCE("TraceSetting"), ENDPOINT_TRACE),
-        [RPC_LOG_SETTINGS] = CONTROL(INFERENCE("LogSettings"), ENDPOINT_LOGGING),
-
+        CONTROL_METHODS(CONTROL_METHOD),
         [RPC_HEALTH_CHECK] = CONTROL("/grpc.health.v1.Health/Check", ENDPOINT_HEALTH),
         [RPC_HEALTH_WATCH] = { .path = "/grpc.health.v1.Health/Watch",
                                .group = ENDPOINT_HEALTH,
@@ -142,26 +122,8 @@ static const struct grpc_method methods[N_RPCS] = {
                                .on_message = rpc_health_watch,
                                .on_abort = rpc_health_end_watch,
                                .is_quiet = rpc_health_watch_is_quiet },
-        [RPC_REFLECTION_V1] = { .path = "/grpc.reflection.v1.ServerReflection/"
-                                        "ServerReflectionInfo",
-                                .group = ENDPOINT_METADATA,
-                                .is_client_stream = true,
-                                .is_server_stream = true,
-                                .on_open = rpc_reflection_open,
-                                .on_message = rpc_reflection_read,
-                                .on_half_close = rpc_reflection_half_close,
-                                .on_abort = rpc_reflection_abort,
-                                .is_quiet = rpc_reflection_is_quiet },
-        [RPC_REFLECTION_V1ALPHA] = { .path = "/grpc.reflection.v1alpha.ServerReflection/"
-                                             "ServerReflectionInfo",
-                                     .group = ENDPOINT_METADATA,
-                                     .is_client_stream = true,
-                                     .is_server_stream = true,
-                                     .on_open = rpc_reflection_open,
-                                     .on_message = rpc_reflection_read,
-                                     .on_half_close = rpc_reflection_half_close,
-                                     .on_abort = rpc_reflection_abort,
-                                     .is_quiet = rpc_reflection_is_quiet },
+        [RPC_REFLECTION_V1] = REFLECTION("v1"),
+        [RPC_REFLECTION_V1ALPHA] = REFLECTION("v1alpha"),
 };
 
 /* Returns the model that the request names, "" when it names none. */

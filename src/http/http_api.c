@@ -14,40 +14,38 @@
 #define GET HTTP_METHOD_GET
 #define POST HTTP_METHOD_POST
 
+/* A route of a model and the same of one of its versions. */
+#define OF_MODEL(path, ...)                                                                        \
+        { MODEL path, __VA_ARGS__ }, {                                                             \
+                VERSION path, __VA_ARGS__                                                          \
+        }
+/* A route of all shared memory regions and the same of one. */
+#define OF_REGION(regions, path, method, handler)                                                  \
+        { regions path, method, ENDPOINT_SHARED_MEMORY, HTTP_JSON, handler }, {                    \
+                regions "/region/{r}" path, method, ENDPOINT_SHARED_MEMORY, HTTP_JSON, handler     \
+        }
+
 /* Literal paths come before the patterns that match them as well. */
 static const struct http_route rows[] = {
-        { MODEL "/infer", POST, ENDPOINT_INFERENCE, NULL, http_infer_post },
-        { VERSION "/infer", POST, ENDPOINT_INFERENCE, NULL, http_infer_post },
+        OF_MODEL("/infer", POST, ENDPOINT_INFERENCE, NULL, http_infer_post),
 
         { "/v2/models/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
         { "/v2/gpus", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_gpus },
         { "/v2/logging", GET, ENDPOINT_LOGGING, HTTP_JSON, http_logging_get },
         { "/v2/logging", POST, ENDPOINT_LOGGING, HTTP_JSON, http_logging_post },
 
-        { MODEL "/ready", GET, ENDPOINT_HEALTH, NULL, http_health_model },
-        { VERSION "/ready", GET, ENDPOINT_HEALTH, NULL, http_health_model },
-        { MODEL, GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_model },
-        { VERSION, GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_model },
-        { MODEL "/config", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON, http_metadata_config },
-        { VERSION "/config", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON, http_metadata_config },
-        { MODEL "/config/source", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON,
-          http_metadata_config_source },
-        { VERSION "/config/source", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON,
-          http_metadata_config_source },
-        { MODEL "/chain", GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_chain },
-        { VERSION "/chain", GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_chain },
-        { MODEL "/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
-        { VERSION "/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
-        { MODEL "/sequences", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_sequences },
-        { VERSION "/sequences", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_sequences },
-        { MODEL "/stacks", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_stacks },
-        { VERSION "/stacks", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_stacks },
-        { MODEL "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, http_generate_post },
-        { VERSION "/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, http_generate_post },
-        { MODEL "/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON,
-          http_generate_stream_post },
-        { VERSION "/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON,
-          http_generate_stream_post },
+        OF_MODEL("/ready", GET, ENDPOINT_HEALTH, NULL, http_health_model),
+        OF_MODEL("", GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_model),
+        OF_MODEL("/config", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON, http_metadata_config),
+        OF_MODEL("/config/source", GET, ENDPOINT_MODEL_CONFIG, HTTP_JSON,
+                 http_metadata_config_source),
+        OF_MODEL("/chain", GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_chain),
+        OF_MODEL("/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics),
+        OF_MODEL("/sequences", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_sequences),
+        OF_MODEL("/stacks", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_stacks),
+        OF_MODEL("/generate", POST, ENDPOINT_INFERENCE, HTTP_JSON, http_generate_post),
+        OF_MODEL("/generate_stream", POST, ENDPOINT_INFERENCE, HTTP_JSON,
+                 http_generate_stream_post),
         { MODEL "/trace/setting", GET, ENDPOINT_TRACE, HTTP_JSON, http_trace_get },
         { MODEL "/trace/setting", POST, ENDPOINT_TRACE, HTTP_JSON, http_trace_post },
 
@@ -56,24 +54,12 @@ static const struct http_route rows[] = {
         { "/v2/health/ready", GET, ENDPOINT_HEALTH, NULL, http_health_ready },
         { "/v2/drain", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, http_drain_post },
 
-        { SYSTEM "/status", GET, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_system_status },
-        { SYSTEM "/region/{r}/status", GET, ENDPOINT_SHARED_MEMORY, HTTP_JSON,
-          http_shm_system_status },
-        { SYSTEM "/register", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_system_register },
-        { SYSTEM "/region/{r}/register", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON,
-          http_shm_system_register },
-        { SYSTEM "/unregister", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON,
-          http_shm_system_unregister },
-        { SYSTEM "/region/{r}/unregister", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON,
-          http_shm_system_unregister },
-        { CUDA "/status", GET, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_cuda_status },
-        { CUDA "/region/{r}/status", GET, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_cuda_status },
-        { CUDA "/register", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_cuda_register },
-        { CUDA "/region/{r}/register", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON,
-          http_shm_cuda_register },
-        { CUDA "/unregister", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_cuda_unregister },
-        { CUDA "/region/{r}/unregister", POST, ENDPOINT_SHARED_MEMORY, HTTP_JSON,
-          http_shm_cuda_unregister },
+        OF_REGION(SYSTEM, "/status", GET, http_shm_system_status),
+        OF_REGION(SYSTEM, "/register", POST, http_shm_system_register),
+        OF_REGION(SYSTEM, "/unregister", POST, http_shm_system_unregister),
+        OF_REGION(CUDA, "/status", GET, http_shm_cuda_status),
+        OF_REGION(CUDA, "/register", POST, http_shm_cuda_register),
+        OF_REGION(CUDA, "/unregister", POST, http_shm_cuda_unregister),
 
         { "/v2/repository/index", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,
           http_repository_index },

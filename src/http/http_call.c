@@ -151,6 +151,15 @@ static struct error *inflate_error(const struct http_call *call, enum gzip_statu
                          gzip_status_text(status));
 }
 
+struct error *http_call_check_identity(const struct http_call *call) {
+        struct str encoding = http_call_find(call, HTTP_NAME_CONTENT_ENCODING);
+
+        if (encoding.len == 0 || STR_IS(encoding, "identity"))
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "Unsupported content-encoding, only 'identity' is supported.");
+}
+
 struct error *http_call_decode_body(struct http_call *call, size_t max_bytes, bool *ret_is_more) {
         struct str       encoding = http_call_find(call, HTTP_NAME_CONTENT_ENCODING);
         size_t           max_input_bytes = call->service->max_input_bytes;

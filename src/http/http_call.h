@@ -219,6 +219,8 @@ void http_call_compute(struct http_call *call, struct loop_work *work);
 /* The buffer pool of the call's loop, for the answer. */
 struct buf_pool *http_call_buf_pool(const struct http_call *call);
 
+/* INVALID_ARG for a body that has an encoding: the endpoint takes plain ones only. */
+struct error *http_call_check_identity(const struct http_call *call) NODISCARD;
 /* Replaces a compressed body (Content-Encoding gzip or deflate; "KServe over HTTP, compression") by
  * its plain bytes in a new body_buf. Does nothing when the encoding is identity or absent. Any other
  * encoding is UNSUPPORTED "Unsupported compression type"; an UNSUPPORTED error must be answered with

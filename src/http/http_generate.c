@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_generate.h"
 
-#include "base/mem.h"
 #include "base/strbuf.h"
 #include "call/infer_call.h"
 #include "call/infer_response.h"
@@ -276,15 +275,6 @@ static struct error *open_model(struct pending_generate *p) {
         return infer_call_open(&p->call, http_call_model(http), version);
 }
 
-static struct error *check_encoding(const struct http_call *http) {
-        struct str encoding = http_call_find(http, HTTP_NAME_CONTENT_ENCODING);
-
-        if (encoding.len == 0 || STR_IS(encoding, "identity"))
-                return NULL;
-        return error_new(ERR_INVALID_ARG,
-                         "Unsupported content-encoding, only 'identity' is supported.");
-}
-
 static struct error *read_request(struct pending_generate *p) {
         struct http_call                 *http = p->http;
         const struct http_generate_source source = {
@@ -297,7 +287,7 @@ static struct error *read_request(struct pending_generate *p) {
         };
 
         TRY(open_model(p));
-        TRY(check_encoding(http));
+        TRY(http_call_check_identity(http));
         TRY(http_generate_decode(&source, &p->request));
         TRY(http_infer_forward_headers(http, &p->request));
         TRY(infer_request_add_key_name(&p->request, &http->arena, access_key_name(&http->access)));

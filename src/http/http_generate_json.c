@@ -157,14 +157,9 @@ static struct error *read_named(struct generate_decoder *g, struct str key) {
         struct http_infer_decoder *d = &g->infer;
         struct http_generate_input model;
         const char                *name;
-        struct error              *err = http_infer_copy_text(d, "parameters", key, &name);
 
-        if (err == NULL)
-                err = g->source->find(g->source->owner, name, &model);
-        if (err != NULL) {
-                json_skip(&d->json);
-                return err;
-        }
+        TRY_OR(http_infer_copy_text(d, "parameters", key, &name), json_skip(&d->json));
+        TRY_OR(g->source->find(g->source->owner, name, &model), json_skip(&d->json));
         if (model.datatype != TRITONSERVER_TYPE_INVALID)
                 return read_tensor(g, name, &model);
         if (strcmp(name, INFER_API_KEY_NAME) == 0)

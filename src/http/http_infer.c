@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_infer.h"
 
-#include "base/mem.h"
 #include "call/infer_call.h"
 #include "call/infer_response.h"
 #include "call/service.h"

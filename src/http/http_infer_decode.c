@@ -59,12 +59,8 @@ static void store_number(struct json_number n, struct infer_parameter *p) {
 struct error *http_infer_read_free_parameter(struct http_infer_decoder *d, struct str key) {
         struct infer_parameter  p = { 0 };
         struct infer_parameter *slot;
-        struct error           *err = http_infer_copy_text(d, "parameters", key, &p.name);
 
-        if (err != NULL) {
-                json_skip(&d->json);
-                return err;
-        }
+        TRY_OR(http_infer_copy_text(d, "parameters", key, &p.name), json_skip(&d->json));
         switch (json_peek(&d->json)) {
         case JSON_STRING:
                 p.type = TRITONSERVER_PARAMETER_STRING;
@@ -232,7 +228,7 @@ static struct error *read_input_parameters(struct http_infer_decoder *d, struct 
 
         TRY(http_infer_enter(d, "parameters", JSON_OBJECT));
         while (json_next_key(&d->json, d->source->arena, &key))
-                http_infer_keep_first(&first, read_input_parameter(d, s, key));
+                error_keep_first(&first, read_input_parameter(d, s, key));
         return first;
 }
 
@@ -362,10 +358,6 @@ static struct error *read_input(struct http_infer_decoder *d) {
         return err;
 }
 
-static struct error *read_inputs(struct http_infer_decoder *d) {
-        return http_infer_read_list(d, "inputs", read_input);
-}
-
 /* ---- outputs ---- */
 
 struct output_scan {
@@ -413,7 +405,7 @@ static struct error *read_output_parameters(struct http_infer_decoder *d, struct
 
         TRY(http_infer_enter(d, "parameters", JSON_OBJECT));
         while (json_next_key(&d->json, d->source->arena, &key))
-                http_infer_keep_first(&first, read_output_parameter(d, s, key));
+                error_keep_first(&first, read_output_parameter(d, s, key));
         return first;
 }
 
@@ -467,10 +459,6 @@ static struct error *read_output(struct http_infer_decoder *d) {
                 error_free(s.parameters_error);
         }
         return err;
-}
-
-static struct error *read_outputs(struct http_infer_decoder *d) {
-        return http_infer_read_list(d, "outputs", read_output);
 }
 
 /* ---- the document ---- */
@@ -536,8 +524,8 @@ static struct error *read_part(struct http_infer_decoder *d, enum part part) {
         switch (part) {
         case PART_ID: return http_infer_read_text(d, "id", &d->request->id);
         case PART_PARAMETERS: return read_parameters(d);
-        case PART_INPUTS: return read_inputs(d);
-        case PART_OUTPUTS: return read_outputs(d);
+        case PART_INPUTS: return http_infer_read_list(d, "inputs", read_input);
+        case PART_OUTPUTS: return http_infer_read_list(d, "outputs", read_output);
         case PART_LEFT_OVER:
         case N_PARTS: break;
         }
@@ -580,8 +568,7 @@ static struct error *take_first(struct error **errors) {
         struct error *first = NULL;
 
         for (size_t i = 0; i < N_PARTS; i++)
-                if (errors[i] != NULL)
-                        http_infer_keep_first(&first, errors[i]);
+                error_keep_first(&first, errors[i]);
         return first;
 }
 

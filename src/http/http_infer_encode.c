@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_infer_encode.h"
 
-#include "base/mem.h"
 #include "codec/json_writer.h"
 #include "core_api/datatype.h"
 

@@ -34,16 +34,6 @@ struct error *http_infer_read_u64(struct http_infer_decoder *d, const char *what
 struct error *http_infer_copy_text(struct http_infer_decoder *d, const char *what, struct str text,
                                    const char **ret) NODISCARD;
 
-/* Keeps the first error, frees later ones. */
-static inline void http_infer_keep_first(struct error **kept, struct error *err) {
-        if (err == NULL)
-                return;
-        if (*kept == NULL)
-                *kept = err;
-        else
-                error_free(err);
-}
-
 struct error *http_infer_missing(const char *member) COLD;
 
 /* Enters an array or object; the error for another type is that of a scalar. */

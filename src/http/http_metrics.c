@@ -4,7 +4,6 @@
 #include "call/memory_metrics.h"
 #include "call/service.h"
 #include "core_api/core_error.h"
-#include "http/http_handlers.h"
 #include "http/http_reply.h"
 #include "http/http_server.h"
 #include "net/mailbox.h"

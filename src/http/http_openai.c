@@ -896,15 +896,6 @@ static bool needs_render(const struct pending_openai *p) {
 
 /* ---- the request ---- */
 
-static struct error *check_encoding(const struct http_call *http) {
-        struct str encoding = http_call_find(http, HTTP_NAME_CONTENT_ENCODING);
-
-        if (encoding.len == 0 || STR_IS(encoding, "identity"))
-                return NULL;
-        return error_new(ERR_INVALID_ARG,
-                         "Unsupported content-encoding, only 'identity' is supported.");
-}
-
 static struct error *check_size(const struct http_call *http) {
         size_t max = http->service->max_input_bytes;
 
@@ -926,7 +917,7 @@ static struct error *read_request(struct pending_openai *p) {
         struct error     *err;
 
         TRY(check_size(http));
-        TRY(check_encoding(http));
+        TRY(http_call_check_identity(http));
         err = openai_request_read(p->request.endpoint, http->body, &http->arena, &p->request);
         if (p->request.model != NULL) {
                 struct error *refusal = check_model_access(p);

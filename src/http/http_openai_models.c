@@ -4,13 +4,10 @@
 #include "call/repository_order.h"
 #include "call/service.h"
 #include "codec/json_writer.h"
-#include "core_api/core_error.h"
 #include "http/http_openai.h"
-#include "http/http_reply.h"
 #include "net/loop.h"
 #include "openai/openai_list.h"
 #include "openai/openai_settings.h"
-#include "triton/core/tritonserver.h"
 
 /* A model has a few dozen bytes in the list, and a name of any length. */
 #define MAX_LIST_BYTES ((size_t)64 << 20)

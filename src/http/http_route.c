@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http/http_route.h"
 
-#include "base/compiler.h"
 #include "codec/url.h"
 
 #include <stdbool.h>

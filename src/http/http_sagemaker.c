@@ -10,7 +10,6 @@
 #include "http/http_handlers.h"
 #include "http/http_infer.h"
 #include "http/http_members.h"
-#include "http/http_reply.h"
 #include "net/loop.h"
 
 #define GET HTTP_METHOD_GET

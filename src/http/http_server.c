@@ -4,6 +4,7 @@
 #include "auth/endpoint.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "http/http_conn.h"
 #include "net/net_server.h"
@@ -109,19 +110,21 @@ static const struct net_server_ops server_ops = {
 struct error *http_server_new(const struct http_server_options *o, struct http_server **ret) {
         struct http_server       *s = mem_zalloc(sizeof(*s));
         struct net_server_options net = o->net;
-        struct error             *err;
 
         net.owner = s;
         s->options = *o;
         s->options.net.address = NULL;
-        err = http_route_check(&o->routes);
-        if (err == NULL)
-                err = net_server_new(&net, &server_ops, &s->net);
-        if (err != NULL) {
-                free(s);
-                return err;
-        }
+        TRY_OR(http_route_check(&o->routes), free(s));
+        TRY_OR(net_server_new(&net, &server_ops, &s->net), free(s));
         *ret = s;
+        return NULL;
+}
+
+struct error *http_server_start(const struct http_server_options *o, const char *title,
+                                struct http_server **ret) {
+        TRY(http_server_new(o, ret));
+        net_server_start((*ret)->net);
+        log_info("Started %s at %s:%u", title, o->net.address, net_server_port((*ret)->net));
         return NULL;
 }
 

@@ -16,7 +16,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/str.h"
 #include "call/service.h"
 #include "http/http_limits.h"
 #include "http/http_route.h"
@@ -41,6 +40,9 @@ void http_server_options_init(struct http_server_options *o);
 /* Binds and listens, so the port is known; does not accept yet. */
 struct error *http_server_new(const struct http_server_options *o, struct http_server **ret)
         NODISCARD;
+/* The same, and starts it: logs "Started <title> at <address>:<port>". */
+struct error *http_server_start(const struct http_server_options *o, const char *title,
+                                struct http_server **ret) NODISCARD;
 void http_server_free(struct http_server *s); /* NULL is fine; stops first when necessary */
 
 /* The server's lower part, which starts and stops it; borrowed. NULL for NULL. */

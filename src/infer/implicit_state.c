@@ -235,17 +235,13 @@ static struct error *move_state(struct implicit_state *state, int device) {
         struct state_place  place = { device != GPU_HOST ? MEMORY_GPU : MEMORY_CPU, device };
         struct state_source source = source_of(state);
         struct state_memory moved = { 0 };
-        struct error       *err;
 
         if (state_memory_is_at(&state->buffers[state->reading], place))
                 return NULL; /* the device had no room before */
         TRY(reserve_buffer(state, &moved, place, state->read.n_bytes));
-        err = state_memory_copy(&source, &moved, &state->buffers[state->reading],
-                                state->read.n_bytes);
-        if (err != NULL) {
-                free_buffer(state, &moved);
-                return err;
-        }
+        TRY_OR(state_memory_copy(&source, &moved, &state->buffers[state->reading],
+                                 state->read.n_bytes),
+               free_buffer(state, &moved));
         for (unsigned i = 0; i < N_BUFFERS; i++)
                 free_buffer(state, &state->buffers[i]);
         state->buffers[state->reading] = moved;

@@ -31,12 +31,7 @@ struct error *message_new_parsed(struct str json, struct message **ret) {
 struct error *message_new_take(struct strbuf *json, struct message **ret) {
         struct message *m;
 
-        struct error *err = strbuf_check(json, "a message");
-
-        if (err != NULL) {
-                strbuf_done(json);
-                return err;
-        }
+        TRY_OR(strbuf_check(json, "a message"), strbuf_done(json));
         m = mem_alloc(sizeof(*m));
         m->len = json->len;
         m->owned_text = strbuf_take(json);

@@ -2,7 +2,6 @@
 #include "infer/request.h"
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "infer/cancel_watch.h"
 #include "infer/host_inputs.h"
 #include "infer/model.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The inputs of a request, and the chunks that hold their bytes. */
-#include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/step_request.h"

@@ -197,23 +197,16 @@ static struct error *join_outputs(const struct request_split   *s,
 static struct error *join_responses(const struct request_split *s, struct response **ret) {
         const struct response *first = s->first->response;
         struct response       *response;
-        struct error          *err = NULL;
 
         TRY(response_new(s->request, &response));
         if (first == NULL) {
                 *ret = response;
                 return NULL;
         }
-        for (const struct response_output *o = first->first_output; o != NULL && err == NULL;
-             o = o->next)
-                err = join_outputs(s, o, response);
-        for (const struct parameter *p = first->parameters.first; p != NULL && err == NULL;
-             p = p->next)
-                err = response_add_parameter(response, p);
-        if (err != NULL) {
-                response_free(response);
-                return err;
-        }
+        for (const struct response_output *o = first->first_output; o != NULL; o = o->next)
+                TRY_OR(join_outputs(s, o, response), response_free(response));
+        for (const struct parameter *p = first->parameters.first; p != NULL; p = p->next)
+                TRY_OR(response_add_parameter(response, p), response_free(response));
         *ret = response;
         return NULL;
 }

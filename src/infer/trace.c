@@ -109,19 +109,13 @@ struct error *trace_set_context(struct trace *t, const char *context) {
 }
 
 struct error *trace_begin(struct trace *t, struct request *req) {
-        uint32_t      unheld = 0;
-        struct error *err;
+        uint32_t unheld = 0;
 
         if (!atomic_compare_exchange_strong(&t->n_holders, &unheld, 1))
                 return error_new(ERR_INVALID_ARG,
                                  "the trace is in use by an inference that has not released it");
-        err = keep_text(&t->model_name, req->model->name);
-        if (err == NULL)
-                err = keep_text(&t->request_id, req->id);
-        if (err != NULL) {
-                atomic_store(&t->n_holders, 0);
-                return err;
-        }
+        TRY_OR(keep_text(&t->model_name, req->model->name), atomic_store(&t->n_holders, 0));
+        TRY_OR(keep_text(&t->request_id, req->id), atomic_store(&t->n_holders, 0));
         t->model_version = req->model->version;
         req->trace = t;
         return NULL;

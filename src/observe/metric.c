@@ -414,13 +414,10 @@ void metric_collector_remove(struct metric_registry *r, struct metric_collector 
 }
 
 static void print_family_locked(const struct metric_family *f, struct strbuf *out) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
         if (map_size(&f->metrics) == 0)
                 return;
         prometheus_head(out, f->name, f->help, f->kind);
-        while ((e = map_next(&f->metrics, &at)) != NULL)
+        MAP_FOR_EACH(&f->metrics, e)
                 print_metric(e->value, out);
 }
 
@@ -434,13 +431,10 @@ static void collect_locked(struct metric_registry *r, bool before_families, stru
 }
 
 static void print_page(struct metric_registry *r, bool wants_exemplars, struct strbuf *out) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
         MUTEX_GUARD(&r->lock);
         r->wants_exemplars = wants_exemplars;
         collect_locked(r, true, out);
-        while ((e = map_next(&r->families, &at)) != NULL)
+        MAP_FOR_EACH(&r->families, e)
                 print_family_locked(e->value, out);
         collect_locked(r, false, out);
 }

@@ -10,7 +10,6 @@
  */
 #pragma once
 
-#include "base/strbuf.h"
 #include "observe/metric.h"
 
 #include <stdatomic.h>

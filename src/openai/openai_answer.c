@@ -2,7 +2,6 @@
 #include "openai/openai_answer.h"
 
 #include "base/clock.h"
-#include "base/compiler.h"
 #include "base/mem.h"
 #include "codec/json_writer.h"
 #include "core_api/datatype.h"

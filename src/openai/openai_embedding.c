@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "openai/openai_embedding.h"
 
-#include "base/compiler.h"
 #include "codec/base64.h"
 #include "codec/json_find.h"
 #include "codec/json_writer.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "openai/openai_metrics.h"
 
-#include "base/compiler.h"
 #include "base/lock.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -80,15 +79,10 @@ static struct error *open_families(struct openai_metrics *m) {
 
 struct error *openai_metrics_new(struct openai_metrics **ret) {
         struct openai_metrics *m = mem_zalloc(sizeof(*m));
-        struct error          *err;
 
         mutex_init(&m->lock, LOCK_LEAF);
         map_init(&m->meters);
-        err = open_families(m);
-        if (err != NULL) {
-                openai_metrics_free(m);
-                return err;
-        }
+        TRY_OR(open_families(m), openai_metrics_free(m));
         *ret = m;
         return NULL;
 }
@@ -105,12 +99,9 @@ static void free_meter(struct openai_meter *meter) {
 }
 
 void openai_metrics_free(struct openai_metrics *m) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
         if (m == NULL)
                 return;
-        while ((e = map_next(&m->meters, &at)) != NULL)
+        MAP_FOR_EACH(&m->meters, e)
                 free_meter(e->value);
         map_done(&m->meters);
         if (m->buckets != NULL)
@@ -246,13 +237,12 @@ void openai_meter_add(struct openai_meter *m, enum openai_count what, uint64_t n
 
 /* Returns all meters, which last as long as the metrics; the caller frees the array. */
 static struct openai_meter **list_meters(struct openai_metrics *m, size_t *ret_n) {
-        const struct map_entry *e;
-        struct openai_meter   **meters;
-        size_t                  at = 0, n = 0;
+        struct openai_meter **meters;
+        size_t                n = 0;
 
         MUTEX_GUARD(&m->lock);
         meters = mem_alloc((map_size(&m->meters) + 1) * sizeof(struct openai_meter *));
-        while ((e = map_next(&m->meters, &at)) != NULL)
+        MAP_FOR_EACH(&m->meters, e)
                 meters[n++] = e->value;
         *ret_n = n;
         return meters;

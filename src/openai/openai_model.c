@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "openai/openai_model.h"
 
-#include "base/compiler.h"
 #include "core_api/core_error.h"
 #include "triton/core/neso.h"
 

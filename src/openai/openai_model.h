@@ -18,7 +18,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/str.h"
 #include "openai/openai_request.h"
 
 #include <stdbool.h>

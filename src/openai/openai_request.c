@@ -602,14 +602,6 @@ static struct error *check_together(const struct body_reader *r) {
         return NULL;
 }
 
-/* Keeps the first error. */
-static struct error *keep_first(struct error *first, struct error *err) {
-        if (first == NULL)
-                return err;
-        error_free(err);
-        return first;
-}
-
 static struct error *read_document(struct body_reader *r) {
         struct error *first = NULL;
         struct str    key;
@@ -623,7 +615,7 @@ static struct error *read_document(struct body_reader *r) {
                 if (first != NULL && !STR_IS(key, "model"))
                         json_skip(&r->json);
                 else
-                        first = keep_first(first, read_member(r, key));
+                        error_keep_first(&first, read_member(r, key));
         }
         json_read_end(&r->json);
         return first != NULL ? first : check_together(r);

@@ -57,7 +57,7 @@ static struct error *out_of_range(const struct option_row *row, const char *text
         return bad_value(row, range, text);
 }
 
-static void set_text(char **owned, const char *text) {
+void option_text_set(char **owned, const char *text) {
         char *copy = mem_strdup(text);
 
         free(*owned);
@@ -122,7 +122,7 @@ static struct error *store_value(const struct option_row *row, void *values, con
                                          row->name, text);
                 break;
         case OPTION_REAL: return store_real(row, text, check, target);
-        case OPTION_TEXT: set_text(target, text); break;
+        case OPTION_TEXT: option_text_set(target, text); break;
         case OPTION_TEXTS: option_texts_add(target, text); break;
         }
         return NULL;

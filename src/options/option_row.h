@@ -87,8 +87,10 @@ const char *option_table_suggest(const struct option_table *t, struct str name);
 /* Sets the value, or adds it to the list. INVALID_ARG names the option and what is allowed;
  * UNSUPPORTED for a missing feature. On error the value is unchanged. */
 struct error *option_set(const struct option_row *row, void *values, const char *text) NODISCARD;
-void          option_texts_add(struct option_texts *texts, const char *text);
-void          option_texts_done(struct option_texts *texts);
+/* Replaces *owned by a copy of `text`. */
+void option_text_set(char **owned, const char *text);
+void option_texts_add(struct option_texts *texts, const char *text);
+void option_texts_done(struct option_texts *texts);
 
 /* Number of values: that of a list; 0 for an option that was not given and has no default; else 1. */
 size_t option_n_values(const struct option_row *row, const void *values);

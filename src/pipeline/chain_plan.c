@@ -36,8 +36,8 @@ static bool link_first(struct pipeline_plan *p) {
         struct plan_step *first = &p->steps[0];
         uint32_t          n = first->model->io->n_inputs;
 
-        p->inputs = plan_alloc(p, n, sizeof(*p->inputs));
-        first->inputs = plan_alloc(p, n, sizeof(*first->inputs));
+        p->inputs = arena_try_calloc(&p->arena, n, sizeof(*p->inputs));
+        first->inputs = arena_try_calloc(&p->arena, n, sizeof(*first->inputs));
         if (p->inputs == NULL || first->inputs == NULL)
                 return false;
         for (uint32_t i = 0; i < n; i++) {
@@ -69,8 +69,8 @@ static bool link_by_edge(struct pipeline_plan *p, struct plan_step *from, struct
                                                       [CHAIN_ADD_ONE] = BRIDGE_ADD_ONE,
                                                       [CHAIN_DROP_ONE] = BRIDGE_DROP_ONE };
 
-        from->outputs = plan_alloc(p, edge->n_inputs, sizeof(*from->outputs));
-        to->inputs = plan_alloc(p, edge->n_inputs, sizeof(*to->inputs));
+        from->outputs = arena_try_calloc(&p->arena, edge->n_inputs, sizeof(*from->outputs));
+        to->inputs = arena_try_calloc(&p->arena, edge->n_inputs, sizeof(*to->inputs));
         if (from->outputs == NULL || to->inputs == NULL)
                 return false;
         for (uint32_t i = 0; i < edge->n_inputs; i++) {
@@ -139,9 +139,9 @@ static bool allocate_plan(struct pipeline_plan *p, const struct chain_stage_mode
         for (size_t i = 0; i < n; i++)
                 n_tensors += stages[i].model->io->n_inputs;
         p->n_steps = p->n_ordered = (uint32_t)n;
-        p->steps = plan_alloc(p, n, sizeof(*p->steps));
-        p->order = plan_alloc(p, n, sizeof(*p->order));
-        p->tensors = plan_alloc(p, n_tensors, sizeof(*p->tensors));
+        p->steps = arena_try_calloc(&p->arena, n, sizeof(*p->steps));
+        p->order = arena_try_calloc(&p->arena, n, sizeof(*p->order));
+        p->tensors = arena_try_calloc(&p->arena, n_tensors, sizeof(*p->tensors));
         return p->steps != NULL && p->order != NULL && p->tensors != NULL;
 }
 
@@ -173,14 +173,9 @@ struct error *chain_plan_new(const char *chain, struct chain_metrics *metrics,
         /* n is bounded: the stages of the configurations of the chain's models, and each
          * configuration is bounded in bytes. */
         struct chain_plan *c = mem_zalloc(sizeof(*c));
-        struct error      *err;
 
         arena_init(&c->base.arena, NULL, 0, MODEL_CONFIG_ARENA_MAX_BYTES);
-        err = build_plan(&c->base, chain, metrics, stages, n);
-        if (err != NULL) {
-                chain_plan_free(c);
-                return err;
-        }
+        TRY_OR(build_plan(&c->base, chain, metrics, stages, n), chain_plan_free(c));
         limit_batch(c);
         runner_price(&c->base);
         *ret = c;

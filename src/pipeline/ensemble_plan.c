@@ -64,7 +64,7 @@ static struct error *plan_tensors(struct ensemble_plan *e) {
         struct pipeline_plan        *p = &e->base;
         const struct ensemble_graph *g = e->graph;
 
-        p->tensors = plan_alloc(p, g->n_tensors, sizeof(*p->tensors));
+        p->tensors = arena_try_calloc(&p->arena, g->n_tensors, sizeof(*p->tensors));
         if (p->tensors == NULL)
                 return config_out_of_memory();
         p->n_tensors = g->n_tensors;
@@ -91,8 +91,8 @@ static struct error *link_step(struct ensemble_plan *e, const struct ensemble_st
                                struct plan_step *s) {
         const struct model_io_set *io = s->model->io;
 
-        s->inputs = plan_alloc(&e->base, step->n_inputs, sizeof(*s->inputs));
-        s->outputs = plan_alloc(&e->base, step->n_outputs, sizeof(*s->outputs));
+        s->inputs = arena_try_calloc(&e->base.arena, step->n_inputs, sizeof(*s->inputs));
+        s->outputs = arena_try_calloc(&e->base.arena, step->n_outputs, sizeof(*s->outputs));
         if (s->inputs == NULL || s->outputs == NULL)
                 return config_out_of_memory();
         for (uint32_t i = 0; i < step->n_inputs; i++) {
@@ -116,7 +116,7 @@ static struct error *plan_steps(struct ensemble_plan *e, const struct step_model
         struct pipeline_plan *p = &e->base;
 
         p->n_steps = e->graph->n_steps;
-        p->steps = plan_alloc(p, p->n_steps, sizeof(*p->steps));
+        p->steps = arena_try_calloc(&p->arena, p->n_steps, sizeof(*p->steps));
         if (p->steps == NULL)
                 return config_out_of_memory();
         for (uint32_t i = 0; i < p->n_steps; i++) {
@@ -148,16 +148,11 @@ static struct error *build_plan(struct ensemble_plan *e, const Inference__ModelC
 struct error *ensemble_plan_new(const Inference__ModelConfig *ensemble,
                                 const struct step_models *models, struct pipeline_plan **ret) {
         struct ensemble_plan *e = try_zalloc(sizeof(*e));
-        struct error         *err;
 
         if (e == NULL)
                 return config_out_of_memory();
         arena_init(&e->base.arena, NULL, 0, MODEL_CONFIG_ARENA_MAX_BYTES);
-        err = build_plan(e, ensemble, models);
-        if (err != NULL) {
-                ensemble_plan_free(e);
-                return err;
-        }
+        TRY_OR(build_plan(e, ensemble, models), ensemble_plan_free(e));
         runner_price(&e->base);
         *ret = &e->base;
         return NULL;

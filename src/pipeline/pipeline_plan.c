@@ -10,18 +10,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-void *plan_alloc(struct pipeline_plan *p, size_t n, size_t size) {
-        size_t bytes;
-        void  *piece;
-
-        if (!size_mul(n, size, &bytes))
-                return NULL;
-        piece = arena_try_alloc(&p->arena, MAX(bytes, 1));
-        if (piece != NULL)
-                memset(piece, 0, bytes);
-        return piece;
-}
-
 /* ---- the requested outputs ------------------------------------------------------------------- */
 
 /* Allocates all arrays as one zeroed block. False when memory is short. */
@@ -164,7 +152,7 @@ static bool contains(const uint32_t *items, uint32_t n, uint32_t item) {
 
 /* A stage of a chain reads from the stage before it, even if it takes none of its outputs. */
 static bool find_feeder_of_stage(struct pipeline_plan *p, struct plan_step *s) {
-        s->feeders = plan_alloc(p, 1, sizeof(*s->feeders));
+        s->feeders = arena_try_calloc(&p->arena, 1, sizeof(*s->feeders));
         if (s->feeders == NULL)
                 return false;
         s->n_feeders = s->index > 0;
@@ -175,7 +163,7 @@ static bool find_feeder_of_stage(struct pipeline_plan *p, struct plan_step *s) {
 static bool find_feeders(struct pipeline_plan *p, struct plan_step *s) {
         bool *is_seen = try_zalloc((size_t)p->n_tensors + 1); /* bounded: see the graph */
 
-        s->feeders = plan_alloc(p, s->n_inputs, sizeof(*s->feeders));
+        s->feeders = arena_try_calloc(&p->arena, s->n_inputs, sizeof(*s->feeders));
         if (s->feeders == NULL || is_seen == NULL) {
                 free(is_seen);
                 return false;
@@ -201,7 +189,7 @@ static void place_links(const struct pipeline_plan *p, struct plan_link *links, 
 }
 
 static bool place_in_streams(struct pipeline_plan *p) {
-        p->streams = plan_alloc(p, p->n_streams, sizeof(*p->streams));
+        p->streams = arena_try_calloc(&p->arena, p->n_streams, sizeof(*p->streams));
         if (p->streams == NULL)
                 return false;
         for (uint32_t i = 0; i < p->n_tensors; i++)
@@ -213,7 +201,8 @@ static bool place_in_streams(struct pipeline_plan *p) {
         }
         for (uint32_t i = 0; i < p->n_streams; i++) {
                 p->streams[i].producer = PLAN_NONE;
-                p->streams[i].steps = plan_alloc(p, p->streams[i].n_steps, sizeof(uint32_t));
+                p->streams[i].steps =
+                        arena_try_calloc(&p->arena, p->streams[i].n_steps, sizeof(uint32_t));
                 if (p->streams[i].steps == NULL)
                         return false;
                 p->streams[i].n_steps = 0;

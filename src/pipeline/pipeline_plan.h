@@ -19,7 +19,6 @@
 #pragma once
 
 #include "base/arena.h"
-#include "base/error.h"
 #include "pipeline/tensor_bridge.h"
 
 #include <stdbool.h>
@@ -117,8 +116,6 @@ struct pipeline_plan {
                 all; /* for requests that ask for all outputs; every request of a chain */
 };
 
-/* Returns zeroed memory; NULL when memory is short. */
-void *plan_alloc(struct pipeline_plan *p, size_t n, size_t size) NODISCARD;
 /* Completes a plan whose steps have their inputs and outputs, and whose tensors have their writers,
  * readers and streams. False when memory is short. */
 bool pipeline_plan_finish(struct pipeline_plan *p) NODISCARD;

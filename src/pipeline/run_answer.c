@@ -242,14 +242,9 @@ static struct error *put_all(struct frame *f, struct response *r) {
 
 struct error *run_answer_make(struct frame *f, struct response **ret) {
         struct response *r;
-        struct error    *err;
 
         TRY(response_new(f->run->req, &r));
-        err = put_all(f, r);
-        if (err != NULL) {
-                response_free(r);
-                return err;
-        }
+        TRY_OR(put_all(f, r), response_free(r));
         *ret = r;
         return NULL;
 }

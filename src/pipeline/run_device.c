@@ -94,15 +94,10 @@ static struct error *copy_input(struct step_run *s, const void *from, int from_d
 static struct error *move_input(struct step_run *s, const void *from, int from_device, size_t bytes,
                                 const struct moved_input **ret) {
         struct moved_input *m = try_alloc(sizeof(*m));
-        struct error       *err;
 
         if (m == NULL)
                 return run_no_memory(s);
-        err = copy_input(s, from, from_device, bytes, m);
-        if (err != NULL) {
-                free(m);
-                return err;
-        }
+        TRY_OR(copy_input(s, from, from_device, bytes, m), free(m));
         m->from = from;
         m->n_bytes = bytes;
         m->next = s->moved;

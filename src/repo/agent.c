@@ -71,20 +71,13 @@ static void agent_close(struct agent *a) {
 
 static struct error *agent_open(const char *name, const char *path, struct agent **ret) {
         struct agent *a = mem_zalloc(sizeof(*a));
-        struct error *err;
 
         a->name = mem_strdup(name);
         a->path = mem_strdup(path);
         a->place = (struct plugin_place){ .library = a->path };
-        err = dl_open(path, &a->library);
-        if (err == NULL)
-                err = find_entry_points(a);
-        if (err == NULL)
-                err = start_agent(a);
-        if (err != NULL) {
-                agent_close(a);
-                return err;
-        }
+        TRY_OR(dl_open(path, &a->library), agent_close(a));
+        TRY_OR(find_entry_points(a), agent_close(a));
+        TRY_OR(start_agent(a), agent_close(a));
         *ret = a;
         return NULL;
 }
@@ -102,12 +95,9 @@ struct agent_registry *agent_registry_new(const char *directory) {
 }
 
 void agent_registry_free(struct agent_registry *r) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
         if (r == NULL)
                 return;
-        while ((e = map_next(&r->by_name, &at)) != NULL)
+        MAP_FOR_EACH(&r->by_name, e)
                 agent_close(e->value);
         map_done(&r->by_name);
         cond_done(&r->changed);
@@ -181,11 +171,8 @@ struct error *agent_registry_get(struct agent_registry *r, const char *name, con
 
 void agent_registry_each(struct agent_registry *r, void (*each)(const struct agent *a, void *userp),
                          void                  *userp) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
         MUTEX_GUARD(&r->lock);
-        while ((e = map_next(&r->by_name, &at)) != NULL)
+        MAP_FOR_EACH(&r->by_name, e)
                 if (e->value != &being_opened)
                         each(e->value, userp);
 }

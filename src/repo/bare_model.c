@@ -20,13 +20,6 @@ struct folder_signs {
         bool has_file;     /* an entry has the name of a model's file */
 };
 
-static bool is_directory(const char *path) {
-        struct file_stat stat;
-        AUTO_ERROR       err = file_stat(path, &stat);
-
-        return err == NULL && stat.is_directory;
-}
-
 static bool is_version(const char *name) {
         int64_t number;
 
@@ -62,7 +55,7 @@ static bool is_model(const struct folder_signs *signs, const char *config_name, 
 static void look_at(const char *config_name, const char *path, const char *name,
                     struct folder_signs *signs) {
         AUTO_CHARS entry = path_join(path, name);
-        bool       is_folder = is_directory(entry);
+        bool       is_folder = file_is_directory(entry);
 
         if (name[0] == '.')
                 return;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "config/config_edit.h"
 #include "infer/model.h"
+#include "pipeline/chain.h"
 #include "pipeline/chain_metrics.h"
 #include "pipeline/chain_plan.h"
 #include "pipeline/ensemble.h"
@@ -253,6 +254,15 @@ static void use(struct composed_model *c, const struct found_steps *f, struct co
         ret->why = mem_strdup(err->message);
         ret->is_fault = true;
         step_models_unref(s);
+}
+
+struct scheduler *composed_model_chain(struct composed_model *c, struct scheduler *own) {
+        return chain_new(&(struct chain_options){ .own = own,
+                                                  .holder = &c->holder,
+                                                  .metrics = c->metrics,
+                                                  .memory = c->model->env->step_memory,
+                                                  .may_end = c->line.may_end,
+                                                  .keeps_batches = c->line.keeps_batches });
 }
 
 void composed_model_bind(struct composed_model *c, struct composed_block *ret) {

@@ -20,6 +20,7 @@
 
 struct chain_metrics;
 struct loaded_model;
+struct scheduler;
 
 /* Models that a request of a composed model may execute, with those of its steps. */
 #define MAX_ALL_STEPS 8192
@@ -44,6 +45,9 @@ struct composed_block {
         char *why;      /* owned; NULL: it can serve */
         bool  is_fault; /* a needed model does not fit; false: it is missing */
 };
+
+/* The scheduler of the chain that begins with the model; takes `own`, the model's own, which may be NULL. */
+struct scheduler *composed_model_chain(struct composed_model *c, struct scheduler *own);
 
 void composed_model_bind(struct composed_model *c, struct composed_block *ret);
 

@@ -94,13 +94,6 @@ static uint64_t mix_tree(size_t *n_left, uint64_t hash, const char *path,
         return hash;
 }
 
-static bool is_directory(const char *path) {
-        struct file_stat stat;
-        AUTO_ERROR       err = file_stat(path, &stat);
-
-        return err == NULL && stat.is_directory;
-}
-
 static void add_version(struct dir_fingerprint *m, int64_t number, uint64_t files) {
         size_t at = m->n_versions;
 
@@ -121,7 +114,7 @@ static void add_entry(struct dir_fingerprint *m, size_t *n_left, const char *pat
 
         if (is_leftover(name))
                 return;
-        if (version_from_name(str_of(name), &number) && is_directory(path))
+        if (version_from_name(str_of(name), &number) && file_is_directory(path))
                 add_version(m, number, mix_entry(n_left, HASH_START, path, name, NULL));
         else if (strcmp(name, "config.pbtxt") == 0 || strcmp(name, "configs") == 0)
                 m->config = mix_entry(&of_config, m->config, path, name, NULL);

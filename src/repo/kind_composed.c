@@ -4,7 +4,6 @@
 #include "config/config_edit.h"
 #include "config/model_io.h"
 #include "infer/model.h"
-#include "pipeline/chain.h"
 #include "pipeline/chain_plan.h"
 #include "pipeline/ensemble.h"
 #include "repo/composed_model.h"
@@ -128,13 +127,7 @@ static struct error *make_composed_model(struct loaded_model *l) {
         if (l->composed->needs.kind == NEEDS_STEPS)
                 return ensemble_new(&l->model, &l->composed->holder, l->env->step_memory,
                                     &l->model.scheduler);
-        l->model.scheduler = chain_new(&(struct chain_options){
-                .holder = &l->composed->holder,
-                .metrics = l->composed->metrics,
-                .memory = l->env->step_memory,
-                .may_end = l->composed->line.may_end,
-                .keeps_batches = l->composed->line.keeps_batches,
-        });
+        l->model.scheduler = composed_model_chain(l->composed, NULL);
         return NULL;
 }
 

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "repo/dir_fingerprint.h"
-#include "repo/repo_change.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_remote.h"
 

@@ -55,7 +55,7 @@ static struct error *put_parameter(struct model_config *c, const struct load_par
         take_away(pb, p->name);
         if (*p->value == '\0')
                 return NULL;
-        all = config_edit_alloc(c, pb->n_parameters + 1, sizeof(*all));
+        all = arena_try_calloc(&c->arena, pb->n_parameters + 1, sizeof(*all));
         entry = config_edit_new(c, &inference__model_config__parameters_entry__descriptor);
         if (all == NULL || entry == NULL)
                 return model_config_full(&c->arena);

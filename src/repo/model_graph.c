@@ -36,12 +36,9 @@ static void free_node(struct node *n) {
 }
 
 void model_graph_free(struct model_graph *g) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
         if (g == NULL)
                 return;
-        while ((e = map_next(&g->nodes, &at)) != NULL)
+        MAP_FOR_EACH(&g->nodes, e)
                 free_node(e->value);
         map_done(&g->nodes);
         free(g);

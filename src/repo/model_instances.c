@@ -270,18 +270,11 @@ static bool is_same_group(const Inference__ModelInstanceGroup *a,
 static struct error *group_config_new(struct loaded_model *l, const struct model_config *given,
                                       struct group_config **ret) {
         struct group_config *g = mem_zalloc(sizeof(*g));
-        struct error        *err;
 
         ref_init(&g->ref);
-        err = model_config_copy(given, &g->given);
-        if (err == NULL)
-                err = model_config_copy(l->model.config, &g->shown);
-        if (err == NULL)
-                err = l->kind->normalize(l, g->given);
-        if (err != NULL) {
-                group_config_unref(g);
-                return err;
-        }
+        TRY_OR(model_config_copy(given, &g->given), group_config_unref(g));
+        TRY_OR(model_config_copy(l->model.config, &g->shown), group_config_unref(g));
+        TRY_OR(l->kind->normalize(l, g->given), group_config_unref(g));
         g->shown->pb->n_instance_group = g->given->pb->n_instance_group;
         g->shown->pb->instance_group = g->given->pb->instance_group;
         g->shown->pb->version_policy = g->given->pb->version_policy;

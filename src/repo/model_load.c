@@ -13,7 +13,6 @@
 #include "gpu/gpu.h"
 #include "infer/model_generations.h"
 #include "infer/request_shape.h"
-#include "pipeline/chain.h"
 #include "repo/agent_list.h"
 #include "repo/composed_model.h"
 #include "repo/loaded_model.h"
@@ -155,14 +154,7 @@ static struct error *wrap_in_chain(struct loaded_model *l) {
         composed_model_bind(l->composed, &block);
         TRY(composed_block_error(&block));
         l->model.has_next = true;
-        l->model.scheduler = chain_new(&(struct chain_options){
-                .own = l->model.scheduler,
-                .holder = &l->composed->holder,
-                .metrics = l->composed->metrics,
-                .memory = l->env->step_memory,
-                .may_end = l->composed->line.may_end,
-                .keeps_batches = l->composed->line.keeps_batches,
-        });
+        l->model.scheduler = composed_model_chain(l->composed, l->model.scheduler);
         return NULL;
 }
 

@@ -309,7 +309,6 @@ struct error *override_files_new(struct override_store *s, struct override_files
 struct error *override_files_write(struct override_store *s, const struct override_file *files,
                                    size_t n_files, struct override_files **ret) {
         struct override_files *f;
-        struct error          *err;
         size_t                 n_names = 0;
 
         for (size_t i = 0; i < n_files; i++)
@@ -319,11 +318,7 @@ struct error *override_files_write(struct override_store *s, const struct overri
                                  "the paths of the files have %zu names, at most %d are supported",
                                  n_names, MAX_ALL_COMPONENTS);
         TRY(override_files_new(s, &f));
-        err = write_all(f, files, n_files);
-        if (err != NULL) {
-                override_files_unref(f);
-                return err;
-        }
+        TRY_OR(write_all(f, files, n_files), override_files_unref(f));
         *ret = f;
         return NULL;
 }

@@ -146,7 +146,6 @@ static void reaper_main(void *arg) {
 
 struct error *reaper_new(struct reaper **ret) {
         struct reaper *r = mem_zalloc(sizeof(*r));
-        struct error  *err;
 
         mutex_init(&r->lock, LOCK_LEAF);
         cond_init(&r->pushed);
@@ -155,11 +154,7 @@ struct error *reaper_new(struct reaper **ret) {
         list_init(&r->gone);
         r->is_idle = true;
         r->due_ns = r->latest_ns = CLOCK_NEVER;
-        err = thread_start(&r->thread, "neso-reaper", reaper_main, r);
-        if (err != NULL) {
-                reaper_free(r);
-                return err;
-        }
+        TRY_OR(thread_start(&r->thread, "neso-reaper", reaper_main, r), reaper_free(r));
         *ret = r;
         return NULL;
 }

@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "base/work_pool.h"
 #include "infer/model.h"
-#include "infer/model_generations.h"
 #include "repo/bare_model.h"
 #include "repo/model_graph.h"
 #include "repo/model_kind.h"
@@ -353,8 +352,7 @@ static struct error *add_paths(struct repo *r, const struct repo_options *o) {
 }
 
 struct error *repo_new(const struct repo_options *o, struct repo **ret) {
-        struct repo  *r = mem_zalloc(sizeof(*r));
-        struct error *err;
+        struct repo *r = mem_zalloc(sizeof(*r));
 
         r->env = o->env;
         r->config_name = mem_strdup(o->env.config_name);
@@ -378,11 +376,7 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         r->env.places = r->overrides;
         r->loads = work_pool_new("neso-loader", r->n_load_threads, WORK_BACKGROUND);
         r->unloads = work_pool_new("neso-loader", r->n_load_threads, WORK_BACKGROUND);
-        err = add_paths(r, o);
-        if (err != NULL) {
-                repo_free(r);
-                return err;
-        }
+        TRY_OR(add_paths(r, o), repo_free(r));
         *ret = r;
         return NULL;
 }
@@ -423,10 +417,7 @@ static void add_ready_locked(struct model_refs *to, const struct repo_entry *e,
 }
 
 static void add_all_ready_locked(struct model_refs *to, const struct repo *r) {
-        const struct map_entry *m;
-        size_t                  at = 0;
-
-        while ((m = map_next(&r->table.by_name, &at)) != NULL)
+        MAP_FOR_EACH(&r->table.by_name, m)
                 for (const struct repo_entry *e = m->value; e != NULL; e = e->next)
                         add_ready_locked(to, e, false);
 }

@@ -17,7 +17,6 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "base/str.h"
 #include "repo/load_permit.h"
 #include "repo/model_key.h"
 #include "repo/repo_environment.h"

@@ -377,13 +377,6 @@ static void roll_back_change(struct change *c) {
         }
 }
 
-static bool is_picked(const struct version_pick *pick, int64_t version) {
-        for (size_t i = 0; i < pick->n_versions; i++)
-                if (pick->versions[i] == version)
-                        return true;
-        return false;
-}
-
 /* Removes versions that failed in an earlier attempt and are not picked any more. */
 static void forget_failed_locked(struct change *c) {
         struct repo_entry *e = c->entry;
@@ -392,7 +385,7 @@ static void forget_failed_locked(struct change *c) {
                 const struct repo_version *v = &e->versions[i - 1];
 
                 if (v->state == VERSION_UNAVAILABLE && !v->was_unloaded &&
-                    !is_picked(&c->files.versions, v->number))
+                    !version_pick_has(&c->files.versions, v->number))
                         repo_entry_remove_version_locked(e, v->number);
         }
 }
@@ -414,7 +407,7 @@ static struct model **swap_locked(struct change *c, size_t *ret_n) {
         for (size_t i = 0; i < e->n_versions; i++) {
                 struct repo_version *v = &e->versions[i];
 
-                if (v->state == VERSION_READY && !is_picked(&c->files.versions, v->number))
+                if (v->state == VERSION_READY && !version_pick_has(&c->files.versions, v->number))
                         old[n++] = repo_version_set_locked(v, VERSION_UNLOADING, NULL, NULL);
         }
         forget_failed_locked(c);

@@ -8,7 +8,6 @@
 #include "repo/load_graph.h"
 #include "repo/load_parameters.h"
 #include "repo/model_files.h"
-#include "repo/model_load.h"
 #include "repo/override.h"
 #include "repo/repo.h"
 #include "repo/repo_change.h"

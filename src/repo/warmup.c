@@ -259,18 +259,14 @@ static struct error *no_memory(void) {
 static struct error *add_states(const struct warmup *w, const struct executor *executor,
                                 struct request *req) {
         struct implicit_states *states;
-        struct error           *err;
 
         if (w->model->states == NULL)
                 return NULL;
         states = implicit_states_new(w->model->states, STATES_OF_SAMPLE);
         if (states == NULL)
                 return no_memory();
-        err = implicit_states_bring(states, w->model, executor->gpu);
-        if (err != NULL) {
-                implicit_states_free(states);
-                return err;
-        }
+        TRY_OR(implicit_states_bring(states, w->model, executor->gpu),
+               implicit_states_free(states));
         implicit_states_attach(states, req);
         return NULL;
 }

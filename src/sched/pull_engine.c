@@ -544,13 +544,9 @@ static inline struct error *push_locked(struct pull_engine *e, struct request *r
 /* Queues the request. Releases the lock. */
 static NOINLINE struct error *queue_and_unlock(struct pull_engine *e, struct infer_thread *thread,
                                                struct request *req) {
-        uint64_t      now_ns = req->times.request_start_ns;
-        struct error *err = push_locked(e, req);
+        uint64_t now_ns = req->times.request_start_ns;
 
-        if (err != NULL) {
-                mutex_unlock(&e->lock);
-                return err;
-        }
+        TRY_OR(push_locked(e, req), mutex_unlock(&e->lock));
         if (mark_queued_locked(e, req)) {
                 notify_arrival_locked(e, req);
                 act_on_arrival(e, thread, req->is_inner, now_ns);
@@ -566,17 +562,12 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
         struct infer_thread *thread = infer_thread_self();
         uint64_t             now_ns = req->times.request_start_ns;
         struct instance     *direct;
-        struct error        *err;
 
         /* No reading of the clock, here and under the lock: the time at which the request was made is
          * near enough for the policies, and a reading costs some 20 ns. */
         req->times.queue_start_ns = now_ns;
         mutex_lock(&e->lock);
-        err = admit_locked(e, req);
-        if (err != NULL) {
-                mutex_unlock(&e->lock);
-                return err;
-        }
+        TRY_OR(admit_locked(e, req), mutex_unlock(&e->lock));
         direct = find_direct_locked(e, thread, req);
         if (direct != NULL)
                 run_direct(e, thread, direct, req);
@@ -852,11 +843,7 @@ static struct error *pull_add_executor(struct scheduler *base, struct executor *
         in = instance_new(e, executor);
         if (e->policy->has_members && e->counts != NULL)
                 pull_count_member(e, in);
-        err = join_limiter(in);
-        if (err != NULL) {
-                instance_free(in);
-                return err;
-        }
+        TRY_OR(join_limiter(in), instance_free(in));
         /* The policy may assign a batch to the instance, so its thread must exist. */
         mutex_lock(&e->lock);
         err = instance_start_thread(in, instance_main);
@@ -973,7 +960,6 @@ static const struct scheduler_ops pull_ops = {
 
 struct error *pull_engine_new(const struct pull_options *o, struct scheduler **ret) {
         struct pull_engine *e = mem_zalloc(sizeof(*e));
-        struct error       *err = NULL;
 
         e->base.ops = &pull_ops;
         e->model = o->model;
@@ -994,12 +980,8 @@ struct error *pull_engine_new(const struct pull_options *o, struct scheduler **r
         mutex_init(&e->lock, LOCK_QUEUE);
         list_init(&e->idle);
         request_queue_init(&e->queue, e->policy->limits);
-        for (uint32_t i = 0; i < o->n_executors && err == NULL; i++)
-                err = pull_add_executor(&e->base, o->executors[i]);
-        if (err != NULL) {
-                pull_free(&e->base);
-                return err;
-        }
+        for (uint32_t i = 0; i < o->n_executors; i++)
+                TRY_OR(pull_add_executor(&e->base, o->executors[i]), pull_free(&e->base));
         load_source_add(&e->load, o->model->stats, read_load);
         mutex_lock(&e->lock);
         e->is_ready = true;

@@ -10,7 +10,6 @@
  */
 #pragma once
 
-#include "base/compiler.h"
 #include "base/list.h"
 #include "infer/request.h"
 

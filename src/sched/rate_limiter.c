@@ -262,7 +262,6 @@ static struct error *add_claim(struct rate_group *g, const struct rate_claim_opt
                                struct rate_claim **ret) {
         struct rate_limiter *l = g->limiter;
         struct rate_claim   *c = mem_zalloc(sizeof(*c));
-        struct error        *err;
 
         *c = (struct rate_claim){ .group = g,
                                   .weight = options->limits != NULL
@@ -271,11 +270,7 @@ static struct error *add_claim(struct rate_group *g, const struct rate_claim_opt
                                   .on_permit = options->on_permit,
                                   .instance = options->instance };
         MUTEX_GUARD(&l->lock);
-        err = rate_needs_init(&c->needs, &l->pools, options->limits, options->device);
-        if (err != NULL) {
-                free(c);
-                return err;
-        }
+        TRY_OR(rate_needs_init(&c->needs, &l->pools, options->limits, options->device), free(c));
         c->scaled = lowest_locked(l);
         c->number = g->n_made++;
         join_group_locked(g, c);

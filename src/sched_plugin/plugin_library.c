@@ -262,18 +262,13 @@ static struct error *get_functions(const struct plugin_query *w, struct dl *libr
 
 struct error *plugin_library_open(const struct plugin_query *w, struct dl **ret,
                                   const sched_vtbl **ret_functions) {
-        AUTO_CHARS    path = NULL;
-        struct dl    *library;
-        struct error *err;
+        AUTO_CHARS path = NULL;
+        struct dl *library;
 
         TRY(find_library(w, &path));
         TRY(run_trial(path, w->init));
         TRY(dl_open(path, &library));
-        err = get_functions(w, library, ret_functions);
-        if (err != NULL) {
-                dl_close(library);
-                return err;
-        }
+        TRY_OR(get_functions(w, library, ret_functions), dl_close(library));
         *ret = library;
         return NULL;
 }

@@ -284,7 +284,6 @@ static struct error *sequence_submit(struct scheduler *base, struct request *req
         uint64_t                   now_ns = req->times.request_start_ns;
         enum sequence_origin       origin;
         struct sequence_outcome    out;
-        struct error              *err;
         bool                       is_held;
         AUTO_CHARS                 conflict = NULL;
 
@@ -292,13 +291,8 @@ static struct error *sequence_submit(struct scheduler *base, struct request *req
         req->times.queue_start_ns = now_ns;
         sequence_outcome_init(&out);
         mutex_lock(&s->lock);
-        err = check_draining_locked(s, req, origin);
-        if (err == NULL)
-                err = sequence_table_push(&s->table, req, origin, now_ns, &out);
-        if (err != NULL) {
-                mutex_unlock(&s->lock);
-                return err;
-        }
+        TRY_OR(check_draining_locked(s, req, origin), mutex_unlock(&s->lock));
+        TRY_OR(sequence_table_push(&s->table, req, origin, now_ns, &out), mutex_unlock(&s->lock));
         if (out.has_conflict)
                 conflict = print_conflict(s, req);
         if (out.ready.first == NULL)
@@ -431,11 +425,7 @@ static struct error *make_instance(struct sequence_scheduler *s, struct sequence
         options.policy = make_policy(s, &err);
         TRY(err);
         in = sequence_instance_new(&s->batching);
-        err = pull_engine_new(&options, &in->engine);
-        if (err != NULL) {
-                sequence_instance_free(in);
-                return err;
-        }
+        TRY_OR(pull_engine_new(&options, &in->engine), sequence_instance_free(in));
         mutex_lock(&s->lock);
         s->instances = mem_realloc(s->instances,
                                    (s->n_instances + 1) * sizeof(struct sequence_instance *));
@@ -458,7 +448,6 @@ static struct error *sequence_add(struct scheduler *base, struct executor *execu
         struct sequence_scheduler *s = self_of(base);
         struct sequence_instance  *in;
         struct sequence_outcome    out;
-        struct error              *err;
 
         if (executor->is_passive)
                 return NULL;
@@ -466,11 +455,7 @@ static struct error *sequence_add(struct scheduler *base, struct executor *execu
         if (in == NULL)
                 TRY(make_instance(s, &in));
         sequence_instance_bind(in, executor);
-        err = in->engine->ops->add_executor(in->engine, &in->base);
-        if (err != NULL) {
-                in->inner = NULL;
-                return err;
-        }
+        TRY_OR(in->engine->ops->add_executor(in->engine, &in->base), in->inner = NULL);
         sequence_outcome_init(&out);
         mutex_lock(&s->lock);
         in->place = sequence_table_add_place(&s->table, in, &out);
@@ -693,7 +678,6 @@ static struct error *fill_in(struct sequence_scheduler *s, const struct sequence
 
 struct error *sequence_new(const struct sequence_options *options, struct scheduler **ret) {
         struct sequence_scheduler *s = mem_zalloc(sizeof(*s));
-        struct error              *err;
 
         s->base.ops = &sequence_ops;
         s->base.sequences = &life_ops;
@@ -706,11 +690,7 @@ struct error *sequence_new(const struct sequence_options *options, struct schedu
         timer_init(&s->timer, on_timer);
         mutex_init(&s->lock, LOCK_SEQUENCE);
         cond_init(&s->emptied);
-        err = fill_in(s, options);
-        if (err != NULL) {
-                sequence_free(&s->base);
-                return err;
-        }
+        TRY_OR(fill_in(s, options), sequence_free(&s->base));
         load_source_add(&s->load, s->model->stats, read_backlog);
         *ret = &s->base;
         return NULL;

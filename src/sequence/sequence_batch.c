@@ -108,8 +108,7 @@ static struct error *fill_null(struct sequence_instance *in, struct inner_reques
                 TRY(add_zero_input(in, req, i));
         for (const struct requested_output *o = like->first_output; o != NULL; o = o->next)
                 TRY(request_add_output(req, o->name));
-        TRY(inner_request_prepare(r));
-        return NULL;
+        return inner_request_prepare(r);
 }
 
 /* Adds states with the shapes of the states of `like`. Returns false when memory is short. */

@@ -72,15 +72,10 @@ static struct error *fill_request(struct inner_request *r, const struct sequence
 struct error *sequence_closing_new(struct model *model, const struct sequence *seq,
                                    struct request **ret) {
         struct inner_request *r = inner_request_new(model, &ops, NULL);
-        struct error         *err;
 
         if (r == NULL)
                 return no_memory();
-        err = fill_request(r, seq);
-        if (err != NULL) {
-                inner_request_free(r);
-                return err;
-        }
+        TRY_OR(fill_request(r, seq), inner_request_free(r));
         r->request->flags = REQUEST_SEQUENCE_END;
         r->request->is_null = true;
         r->request->runs_cancelled = true;

@@ -164,10 +164,7 @@ struct core_metrics *core_metrics_new(struct metric_registry            *r,
 }
 
 static void free_metrics(struct map *metrics) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
-        while ((e = map_next(metrics, &at)) != NULL)
+        MAP_FOR_EACH(metrics, e)
                 metric_free(e->value);
         map_done(metrics);
 }

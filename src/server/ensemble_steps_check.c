@@ -76,13 +76,6 @@ static struct error *check_presence(const struct ensemble_steps_check *e,
                 "ensemble_scheduling.step[%u].model_name", first);
 }
 
-static bool has_version(const struct version_pick *versions, int64_t version) {
-        for (size_t i = 0; i < versions->n_versions; i++)
-                if (versions->versions[i] == version)
-                        return true;
-        return false;
-}
-
 static struct error *check_versions(const struct ensemble_steps_check *e,
                                     const struct checked_model        *user,
                                     const struct ensemble_graph       *g) {
@@ -91,7 +84,7 @@ static struct error *check_versions(const struct ensemble_steps_check *e,
                 const struct checked_model *m = find_model(e, user, step);
 
                 if (m == NULL || !is_comparable(m) || step->version == -1 ||
-                    has_version(&m->check->versions, step->version))
+                    version_pick_has(&m->check->versions, step->version))
                         continue;
                 return error_at(error_new(ERR_INVALID_ARG,
                                           "ensemble '%s' depends on '%s' whose required version "

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/str.h"
 #include "codec/json_writer.h"
 #include "codec/pb_text_review.h"
 

@@ -31,13 +31,6 @@ struct check_run {
         struct json_writer   writer;
 };
 
-static bool is_directory(const char *path) {
-        struct file_stat stat;
-        AUTO_ERROR       err = file_stat(path, &stat);
-
-        return err == NULL && stat.is_directory;
-}
-
 static bool has_config(const struct check_run *r, const char *directory) {
         AUTO_CHARS path = model_files_find_config(r->options.config_name, directory);
 
@@ -144,7 +137,7 @@ static void read_needed(struct check_run *r, const struct model_check *user,
 
         /* As in a repository: a name must not lead out of it. */
         if (map_find(&r->keys, str_of(key)) == NULL && strchr(need->name, '/') == NULL &&
-            need->name[0] != '.' && is_directory(directory))
+            need->name[0] != '.' && file_is_directory(directory))
                 (void)read_model(r, repository, directory, need->name);
 }
 
@@ -163,13 +156,6 @@ static void read_all_needed(struct check_run *r) {
         }
 }
 
-static bool has_version(const struct version_pick *versions, int64_t version) {
-        for (size_t i = 0; i < versions->n_versions; i++)
-                if (versions->versions[i] == version)
-                        return true;
-        return false;
-}
-
 static struct error *check_stage(const struct check_run *r, const struct model_check *c,
                                  const char *what, const struct model_need *need) {
         AUTO_CHARS                key = key_of(r, c, need);
@@ -181,7 +167,7 @@ static struct error *check_stage(const struct check_run *r, const struct model_c
                                  "repository",
                                  what, need->name, c->name);
         if (need->version != -1 && stage->problems.n_errors == 0 &&
-            !has_version(&stage->versions, need->version))
+            !version_pick_has(&stage->versions, need->version))
                 return error_new(ERR_INVALID_ARG,
                                  "%s '%s' of model '%s' has no version %lld loaded", what,
                                  need->name, c->name, (long long)need->version);
@@ -238,7 +224,7 @@ static struct error *check_repository(struct check_run *r, const char *path) {
                 struct model_check *check;
 
                 /* As in a repository: hidden directories are not models. */
-                if (list.names[i][0] == '.' || !is_directory(directory))
+                if (list.names[i][0] == '.' || !file_is_directory(directory))
                         continue;
                 check = read_model(r, path, directory, list.names[i]);
                 model_check_refuse(check, check_order(r, check));
@@ -265,7 +251,7 @@ static struct error *clean_path(const char *path, char **ret) {
         while (len > 1 && path[len - 1] == '/')
                 len--;
         *ret = mem_strndup(path, len);
-        if (is_directory(*ret))
+        if (file_is_directory(*ret))
                 return NULL;
         return error_new(ERR_NOT_FOUND, "'%s' is not a directory", path);
 }

@@ -111,13 +111,6 @@ enum adaptive_mode server_options_adaptive_mode(const struct server_options *o) 
 
 /* ---- the others ----------------------------------------------------------------------------- */
 
-void server_options_set_text(char **owned, const char *text) {
-        char *copy = mem_strdup(text);
-
-        free(*owned);
-        *owned = copy;
-}
-
 /* Makes room for one more item. The operator chooses the number of items, not peers, so growing by one
  * each time is cheap enough. */
 static void *with_room(void *items, size_t n_items, size_t item_bytes) {
@@ -159,7 +152,7 @@ void server_options_set_load_limit(struct server_options *o, int device, double 
 void server_options_set_cache(struct server_options *o, const char *name, const char *config_json) {
         for (size_t i = 0; i < o->n_caches; i++) {
                 if (strcmp(o->caches[i].name, name) == 0) {
-                        server_options_set_text(&o->caches[i].config_json, config_json);
+                        option_text_set(&o->caches[i].config_json, config_json);
                         return;
                 }
         }

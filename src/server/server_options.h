@@ -98,9 +98,6 @@ struct error *server_options_set(struct server_options *o, const char *name, con
 /* The adaptive batching of models without a setting of their own. */
 enum adaptive_mode server_options_adaptive_mode(const struct server_options *o);
 
-/* Replaces *owned by a copy of `text`. */
-void server_options_set_text(char **owned, const char *text);
-
 /* Each replaces the entry of the same device or cache, if there is one. */
 void server_options_set_cuda_pool(struct server_options *o, int device, uint64_t bytes);
 void server_options_set_cuda_virtual_size(struct server_options *o, int device, uint64_t bytes);

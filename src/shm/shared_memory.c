@@ -136,11 +136,9 @@ static struct shm_region *take_out(struct shared_memory *m, enum shared_memory_k
 /* Returns a list. */
 static struct shm_region *take_out_all(struct shared_memory *m, enum shared_memory_kind kind) {
         MUTEX_GUARD(&m->lock);
-        const struct map_entry *e;
-        struct shm_region      *first = NULL;
-        size_t                  at = 0;
+        struct shm_region *first = NULL;
 
-        while ((e = map_next(&m->by_name, &at)) != NULL) {
+        MAP_FOR_EACH(&m->by_name, e) {
                 struct shm_region *r = e->value;
 
                 if (r->kind != kind)
@@ -247,13 +245,12 @@ static int compare_names(const void *left, const void *right) {
 static struct error *list_all_locked(struct shared_memory *m, enum shared_memory_kind kind,
                                      struct arena *arena, struct shared_memory_entry **ret,
                                      size_t *ret_n) {
-        const struct map_entry *e;
-        size_t                  at = 0, n = 0;
+        size_t n = 0;
 
         *ret = arena_try_alloc(arena, MAX(map_size(&m->by_name), 1) * sizeof(**ret));
         if (*ret == NULL)
                 return no_memory();
-        while ((e = map_next(&m->by_name, &at)) != NULL) {
+        MAP_FOR_EACH(&m->by_name, e) {
                 const struct shm_region *r = e->value;
 
                 if (r->kind == kind)

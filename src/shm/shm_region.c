@@ -120,18 +120,13 @@ static struct error *fill_region(struct shm_region *r, const struct shm_place *p
 
 struct error *shm_region_open(const struct shm_place *p, struct shm_region **ret) {
         struct shm_region *r = mem_zalloc(sizeof(*r));
-        struct error      *err;
 
         ref_init(&r->refs);
         r->kind = SHARED_MEMORY_SYSTEM;
         r->fd = -1;
         r->offset = p->offset;
         r->byte_size = p->byte_size;
-        err = fill_region(r, p);
-        if (err != NULL) {
-                shm_region_unref(r);
-                return err;
-        }
+        TRY_OR(fill_region(r, p), shm_region_unref(r));
         r->name = mem_strdup(p->name);
         r->key = mem_strdup(p->key);
         *ret = r;

@@ -16,7 +16,6 @@
 
 #include "base/error.h"
 #include "base/ref.h"
-#include "base/str.h"
 #include "base/work_pool.h"
 #include "shm/cuda_region.h"
 

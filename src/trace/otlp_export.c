@@ -177,17 +177,11 @@ static struct error *set_up(struct otlp_export *e) {
 
 struct error *otlp_export_new(const struct otlp_export_options *o, struct trace_sink **ret) {
         struct otlp_export *e = mem_zalloc(sizeof(*e));
-        struct error       *err;
 
         e->sink.ops = &export_ops;
         e->options = *o;
-        err = curl_library_open(PURPOSE, &e->curl);
-        if (err == NULL)
-                err = set_up(e);
-        if (err != NULL) {
-                free_export(&e->sink);
-                return err;
-        }
+        TRY_OR(curl_library_open(PURPOSE, &e->curl), free_export(&e->sink));
+        TRY_OR(set_up(e), free_export(&e->sink));
         *ret = &e->sink;
         return NULL;
 }

@@ -125,11 +125,9 @@ static bool is_traced(const struct trace_settings *s, const struct trace_source 
 }
 
 static void update_is_on_locked(struct trace_settings *s) {
-        bool                    is_on = is_traced(s, s->source);
-        const struct map_entry *e;
-        size_t                  at = 0;
+        bool is_on = is_traced(s, s->source);
 
-        while ((e = map_next(&s->models, &at)) != NULL)
+        MAP_FOR_EACH(&s->models, e)
                 is_on = is_on || is_traced(s, ((struct model_settings *)e->value)->source);
         atomic_store(&s->is_on, is_on);
 }
@@ -152,10 +150,7 @@ static void free_model(struct model_settings *m) {
 }
 
 void trace_settings_done(struct trace_settings *s) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
-        while ((e = map_next(&s->models, &at)) != NULL)
+        MAP_FOR_EACH(&s->models, e)
                 free_model(e->value);
         map_done(&s->models);
         trace_source_unref(s->source);
@@ -201,16 +196,14 @@ static bool is_same(const struct trace_values *a, const struct trace_values *b) 
 
 static struct error *change_global_locked(struct trace_settings     *s,
                                           const struct trace_change *change) {
-        struct trace_values     global = s->global, in_force = s->config.values;
-        bool                    is_set[N_TRACE_SETTINGS];
-        const struct map_entry *e;
-        size_t                  at = 0;
+        struct trace_values global = s->global, in_force = s->config.values;
+        bool                is_set[N_TRACE_SETTINGS];
 
         memcpy(is_set, s->global_is_set, sizeof(is_set));
         apply_change(&global, is_set, change);
         apply_set(&in_force, &global, is_set);
         TRY(check_global(s, &in_force));
-        while ((e = map_next(&s->models, &at)) != NULL) {
+        MAP_FOR_EACH(&s->models, e) {
                 struct trace_values v = values_of(e->value, in_force);
 
                 TRY(check_global(s, &v));
@@ -219,8 +212,7 @@ static struct error *change_global_locked(struct trace_settings     *s,
         s->global = global;
         memcpy(s->global_is_set, is_set, sizeof(is_set));
         replace_source(&s->source, &in_force);
-        at = 0;
-        while ((e = map_next(&s->models, &at)) != NULL) {
+        MAP_FOR_EACH(&s->models, e) {
                 struct model_settings *m = e->value;
                 struct trace_values    v = values_of(m, in_force);
 

@@ -185,7 +185,6 @@ static void free_writer(struct trace_writer *w) {
 
 struct error *trace_writer_start(const struct trace_writer_options *o, struct trace_writer **ret) {
         struct trace_writer *w = mem_zalloc(sizeof(*w));
-        struct error        *err;
 
         w->options = *o;
         w->deadline_ns = CLOCK_NEVER;
@@ -193,11 +192,7 @@ struct error *trace_writer_start(const struct trace_writer_options *o, struct tr
         cond_init(&w->changed);
         cond_init(&w->ended);
         o->sink->writer = w;
-        err = thread_start(&w->thread, "neso-traces", writer_main, w);
-        if (err != NULL) {
-                free_writer(w);
-                return err;
-        }
+        TRY_OR(thread_start(&w->thread, "neso-traces", writer_main, w), free_writer(w));
         *ret = w;
         return NULL;
 }

@@ -91,15 +91,10 @@ static struct error *start_writer(struct tracer *t) {
 struct error *tracer_new(const struct trace_config *config, struct TRITONSERVER_Server *core,
                          struct tracer **ret) {
         struct tracer *t = mem_zalloc(sizeof(*t));
-        struct error  *err = trace_settings_init(&t->settings, config);
 
         (void)core; /* not used: the metric only needs the core to exist */
-        if (err == NULL)
-                err = start_writer(t);
-        if (err != NULL) {
-                tracer_free(t);
-                return err;
-        }
+        TRY_OR(trace_settings_init(&t->settings, config), tracer_free(t));
+        TRY_OR(start_writer(t), tracer_free(t));
         *ret = t;
         return NULL;
 }

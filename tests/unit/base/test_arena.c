@@ -268,6 +268,21 @@ static void test_zalloc_is_zero_after_reset(void **state) {
         arena_done(&a); /* twice is fine */
 }
 
+static void test_zeroed_array(void **state) {
+        (void)state;
+        static const char zeros[3 * 8];
+        struct arena      a;
+
+        arena_init(&a, NULL, 0, 1000);
+        memset(arena_alloc(&a, 64), 0xff, 64);
+        arena_reset(&a);
+        assert_memory_equal(arena_try_calloc(&a, 3, 8), zeros, sizeof(zeros));
+        assert_non_null(arena_try_calloc(&a, 0, 8));
+        assert_null(arena_try_calloc(&a, SIZE_MAX / 8 + 2, 8)); /* overflows to 8 */
+        assert_null(arena_try_calloc(&a, 1000, 8));
+        arena_done(&a);
+}
+
 SUITE(arena) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_pieces_are_aligned_and_apart),
@@ -285,6 +300,7 @@ SUITE(arena) {
                 cmocka_unit_test(test_texts),
                 cmocka_unit_test(test_room),
                 cmocka_unit_test(test_zalloc_is_zero_after_reset),
+                cmocka_unit_test(test_zeroed_array),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

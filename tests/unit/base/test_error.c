@@ -206,6 +206,36 @@ static void test_code_strings(void **state) {
         assert_string_equal(error_code_string((enum error_code) - 1), "<invalid code>");
 }
 
+static struct error *try_and_undo(struct error *err, int *n_undone) {
+        TRY_OR(err, ++*n_undone);
+        return NULL;
+}
+
+static void test_try_or(void **state) {
+        (void)state;
+        struct error *err = error_new(ERR_INTERNAL, "first");
+        int           n_undone = 0;
+
+        assert_null(try_and_undo(NULL, &n_undone));
+        assert_int_equal(n_undone, 0);
+        assert_ptr_equal(try_and_undo(err, &n_undone), err);
+        assert_int_equal(n_undone, 1);
+        error_free(err);
+}
+
+static void test_keep_first(void **state) {
+        (void)state;
+        struct error *kept = NULL;
+
+        error_keep_first(&kept, NULL);
+        assert_null(kept);
+        error_keep_first(&kept, error_new(ERR_INTERNAL, "first"));
+        error_keep_first(&kept, error_new(ERR_INTERNAL, "second"));
+        error_keep_first(&kept, NULL);
+        assert_string_equal(kept->message, "first");
+        error_free(kept);
+}
+
 SUITE(error) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_new_keeps_code_and_text),
@@ -221,6 +251,8 @@ SUITE(error) {
                 cmocka_unit_test(test_errno),
                 cmocka_unit_test(test_out_of_memory_still_gives_an_error),
                 cmocka_unit_test(test_try),
+                cmocka_unit_test(test_try_or),
+                cmocka_unit_test(test_keep_first),
                 cmocka_unit_test(test_code_strings),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -266,6 +266,10 @@ static void test_stat(void **state) {
         AUTO_ERROR err = file_stat("/nonexistent", &st);
         assert_int_equal(err->code, ERR_NOT_FOUND);
         assert_false(file_exists("/nonexistent"));
+        assert_false(file_is_directory("/nonexistent"));
+        assert_false(file_is_directory(path));
+        in_root("base", path, sizeof(path));
+        assert_true(file_is_directory(path));
 }
 
 static void test_dir_list(void **state) {

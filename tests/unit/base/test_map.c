@@ -159,6 +159,27 @@ static void test_removal_while_walking(void **state) {
         map_done(&m);
 }
 
+static void test_loop_can_be_left(void **state) {
+        (void)state;
+        struct map m;
+        int        n_seen = 0;
+
+        map_init(&m);
+        MAP_FOR_EACH(&m, e)
+                fail();
+        fill(&m, 10);
+        MAP_FOR_EACH(&m, e) {
+                if (e->value == &values[3])
+                        continue;
+                assert_ptr_not_equal(e->value, &values[3]);
+                if (e->value == &values[7])
+                        break;
+                n_seen++;
+        }
+        assert_int_equal(n_seen, 6);
+        map_done(&m);
+}
+
 SUITE(map) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_empty),
@@ -168,6 +189,7 @@ SUITE(map) {
                 cmocka_unit_test(test_removal_keeps_order_and_the_rest),
                 cmocka_unit_test(test_churn_does_not_grow),
                 cmocka_unit_test(test_removal_while_walking),
+                cmocka_unit_test(test_loop_can_be_left),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

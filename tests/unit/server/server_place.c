@@ -22,7 +22,7 @@ void server_place_begin(struct server_place *p) {
         models = temp_tree_path(&p->tree, "models");
         backends = temp_tree_path(&p->tree, "backends");
         option_texts_add(&p->options->model_repository, models);
-        server_options_set_text(&p->options->backend_directory, backends);
+        option_text_set(&p->options->backend_directory, backends);
 }
 
 void server_place_end(struct server_place *p) {

@@ -15,7 +15,7 @@ static void test_starts_and_stops(void **state) {
 
         (void)state;
         server_place_begin(&p);
-        server_options_set_text(&p.options->id, "mine");
+        option_text_set(&p.options->id, "mine");
         server_place_add(&p, "m", SERVER_PLACE_CONFIG, 1);
         log_lines_begin();
         server_place_start(&p);

@@ -40,7 +40,7 @@ static void test_texts_are_copies_in_order(void **state) {
         text[1] = 'b';
         option_texts_add(&o->model_repository, text);
         option_texts_add(&o->model_repository, text);
-        server_options_set_text(&o->id, text);
+        option_text_set(&o->id, text);
         text[1] = 'c';
         assert_int_equal(o->model_repository.n_items, 3);
         assert_string_equal(o->model_repository.items[0], "/a");

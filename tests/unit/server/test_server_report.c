@@ -134,7 +134,7 @@ static void test_control_characters(void **state) {
         (void)state;
         server_place_begin(&p);
         p.options->exit_on_error = false;
-        server_options_set_text(&p.options->id, "a\nb\x1b[31mc\x7f");
+        option_text_set(&p.options->id, "a\nb\x1b[31mc\x7f");
         server_place_add(&p, "broken", SERVER_PLACE_CONFIG, 1);
         fake_host_fail(FAKE_MODEL_INITIALIZE, "broken", TRITONSERVER_ERROR_INTERNAL,
                        "first\r\n\tsecond\x01");

@@ -21,7 +21,7 @@ static void test_metadata(void **state) {
 
         (void)state;
         server_place_begin(&p);
-        server_options_set_text(&p.options->id, "a \"b\"");
+        option_text_set(&p.options->id, "a \"b\"");
         server_place_start(&p);
         err = server_metadata(p.server, &m);
         assert_json(err, m,
