@@ -421,6 +421,8 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
 
         (void)session;
         c->frame_left = 0;
+        if (!takes_input(c)) /* the frame before was one too many */
+                return NGHTTP2_ERR_CALLBACK_FAILURE;
         switch (hd->type) {
         case NGHTTP2_DATA:
                 c->frame_id = hd->stream_id;
@@ -624,10 +626,10 @@ static int on_stream_closed(nghttp2_session *session, int32_t id, uint32_t code,
                 c->has_served = true;
         if (st != NULL)
                 close_stream(st);
-        if (!counts || !takes_input(c) || count_reset(c))
-                return 0;
-        return callback_result(c->gathering !=
-                               NULL); /* frames that are being gathered are sent first */
+        /* Never a failure: nghttp2 would keep the stream, whose user data is freed, and send what is queued for it. */
+        if (counts && takes_input(c))
+                count_reset(c);
+        return 0;
 }
 
 /* ---- sending frames ---- */

@@ -361,6 +361,25 @@ static void test_slow_message_between_others(void **state) {
         fixture_done(&f);
 }
 
+/* The call whose reset is one too many has an answer that is queued, and must not be touched any more. */
+static void test_rapid_reset_of_answered_calls(void **state) {
+        struct fixture f;
+        struct client  c;
+
+        (void)state;
+        fixture_init(&f);
+        f.options.limits.resets_at_once = 5;
+        fixture_start(&f);
+        client_open(&c, &f, true);
+        for (uint32_t id = 1; id < 40; id += 2) {
+                client_call(&c, id, "/t.T/Echo", NULL);
+                client_message(&c, id, END_STREAM, "x", 1);
+                client_frame(&c, FRAME_RST_STREAM, 0, id, "\0\0\0\x8", 4);
+        }
+        expect_calm(&f, &c, "too_many_resets", "resets");
+        fixture_done(&f);
+}
+
 /* Nor do these resets count as control frames: no answer comes between them that would allow more of those. */
 static void test_resets_without_a_limit(void **state) {
         const uint32_t last = 5001;
@@ -959,6 +978,7 @@ SUITE(h2_conn) {
                 cmocka_unit_test(test_slow_message),
                 cmocka_unit_test(test_slow_message_beside_others),
                 cmocka_unit_test(test_slow_message_between_others),
+                cmocka_unit_test(test_rapid_reset_of_answered_calls),
                 cmocka_unit_test(test_resets_without_a_limit),
                 cmocka_unit_test(test_slow_message_without_a_window),
                 cmocka_unit_test(test_bad_messages),
