@@ -165,6 +165,7 @@ faults-disk faults-processes faults-clock: all
 	@$(PYTHON) tests/faults/$(@:faults-%=%).py --build=$(BUILD) --report=$(BUILD)/$(@:faults-%=%).json
 
 hostile: all
+	@ninja -C $(BUILD) backends/testing/libtriton_testing.so tests/e2e/fail_threads.so
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)
 	@$(PYTHON) tests/stress/attacks/run.py --build=$(BUILD)
 

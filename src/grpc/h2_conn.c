@@ -303,10 +303,15 @@ static bool count_control_frame(struct h2_conn *c) {
         return false;
 }
 
+/* False behind a proxy that shares its connections: the calls of all its clients may be reset on one of them. */
+static bool limits_resets(const struct h2_conn *c) {
+        return h2_conn_limits(c)->resets_at_once > 0;
+}
+
 static bool count_reset(struct h2_conn *c) {
         const struct grpc_limits *l = h2_conn_limits(c);
 
-        if (l->resets_at_once == 0)
+        if (!limits_resets(c))
                 return true;
         if (grpc_token_bucket_take(&c->resets, l->resets_at_once, l->resets_per_s, c->now_ns))
                 return true;
@@ -416,6 +421,8 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
 
         (void)session;
         c->frame_left = 0;
+        if (!takes_input(c)) /* the frame before was one too many */
+                return NGHTTP2_ERR_CALLBACK_FAILURE;
         switch (hd->type) {
         case NGHTTP2_DATA:
                 c->frame_id = hd->stream_id;
@@ -432,8 +439,9 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
         case NGHTTP2_CONTINUATION: return callback_result(check_continuations(c));
         case NGHTTP2_PING:
         case NGHTTP2_SETTINGS: return is_ack(hd) ? 0 : callback_result(count_control_frame(c));
-        case NGHTTP2_PRIORITY:
-        case NGHTTP2_RST_STREAM: return callback_result(count_control_frame(c));
+        case NGHTTP2_PRIORITY: return callback_result(count_control_frame(c));
+        case NGHTTP2_RST_STREAM:
+                return callback_result(!limits_resets(c) || count_control_frame(c));
         default: return 0;
         }
 }
@@ -618,10 +626,10 @@ static int on_stream_closed(nghttp2_session *session, int32_t id, uint32_t code,
                 c->has_served = true;
         if (st != NULL)
                 close_stream(st);
-        if (!counts || !takes_input(c) || count_reset(c))
-                return 0;
-        return callback_result(c->gathering !=
-                               NULL); /* frames that are being gathered are sent first */
+        /* Never a failure: nghttp2 would keep the stream, whose user data is freed, and send what is queued for it. */
+        if (counts && takes_input(c))
+                count_reset(c);
+        return 0;
 }
 
 /* ---- sending frames ---- */

@@ -15,6 +15,8 @@ case is beyond one of these:
   others 50 ms: what a client beside it waits for its answer at worst, on the same loop (bystander.py); the best of
          three tries counts
   budget --memory-budget, while many peers at a time send what is large
+
+A line for each case as it ends says what it took; the table at the end has the worst ones.
 """
 import argparse
 import concurrent.futures
@@ -310,9 +312,18 @@ def run_case(server, bystander, case):
     results = [try_case(server, bystander, case)]
     while results[-1].failures == ["others"] and len(results) < OTHERS_TRIES:
         results.append(try_case(server, bystander, case))
-    if results[-1].failures:
-        print_row(results[-1])
     return results[-1]
+
+
+def run_cases(server, bystander, cases):
+    """Says of each when it has ended: seconds since the first one began, its number, its row."""
+    begun = time.monotonic()
+    results = []
+    for number, case in enumerate(cases, 1):
+        results.append(run_case(server, bystander, case))
+        print(f"{time.monotonic() - begun:6.0f} s {number:5}", end=" ")
+        print_row(results[-1])
+    return results
 
 
 def try_case(server, bystander, case):
@@ -397,6 +408,7 @@ def run_budget(build, repository):
         if held > BUDGET_ALLOWED:
             failure = "budget"
         results.append((name, held, failure))
+        print_budget(*results[-1])
     server.stop()
     if not has_budget:
         results.append(("the server has no --memory-budget", 0, "budget"))
@@ -414,6 +426,10 @@ def print_row(r):
           f"{r.cpu * 1e3:8.1f} {r.others_ms:9.1f} {size_text(r.case.wire_bytes):>9} "
           f"{size_text(r.case.decoded_bytes):>9} {r.answer:7} {r.case.decoder}: {r.case.name}"
           + "".join(f"  ! {f}" for f in r.failures), flush=True)
+
+
+def print_budget(name, held, failure):
+    print(f"{size_text(held):>9}  {name}" + (f"  ! {failure}" if failure else ""), flush=True)
 
 
 def print_table(results, rows):
@@ -470,17 +486,15 @@ def main():
         write_models(folder / "models")
         server = Server(options.build, folder / "models")
         bystander = Bystander()
-        results = [run_case(server, bystander, case)
-                   for case in itertools.chain(
-                       hostile_fronts.all_cases(options.size, options.decoder),
-                       hostile_cases.all_cases(load_services(folder / "py"), frames, options.size,
-                                               options.decoder))]
+        results = run_cases(server, bystander, itertools.chain(
+            hostile_fronts.all_cases(options.size, options.decoder),
+            hostile_cases.all_cases(load_services(folder / "py"), frames, options.size, options.decoder)))
         code = server.stop()
         bystander.stop()
         budget = run_budget(options.build, folder / "models") if not options.decoder else []
     print_table(results, options.rows or len(results))
-    for name, held, failure in budget:
-        print(f"{size_text(held):>9}  {name}" + (f"  ! {failure}" if failure else ""))
+    for row in budget:
+        print_budget(*row)
     if options.markdown:
         print()
         print_markdown(results, budget)

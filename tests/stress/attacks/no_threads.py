@@ -3,7 +3,8 @@
 """No thread can be made (pids.max, RLIMIT_NPROC), and clients ask for what has threads of its own.
 
 Anyone may ask for readiness, the index and statistics. Every request must be answered, readiness as without
-the attack and the others with 503, and the server must go on. Needs `make everything`: the preloaded library of tests/e2e/test_no_threads.py.
+the attack and the others with 503, and the server must go on. Needs the preloaded library of
+tests/e2e/test_no_threads.py, which `make hostile` builds.
 """
 import pathlib
 import tempfile

@@ -9,6 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 NOT_ATTACKS = {"run.py", "attack.py", "decoupled_pipelines.py"}
@@ -24,10 +25,12 @@ def main():
     options = parser.parse_args()
     environment = {**os.environ, "NESO_BUILD": str(options.build.resolve())}
     failed = []
+    all_begun = time.monotonic()
     scripts = [(path, *part) for path in sorted(FOLDER.glob("*.py"))
                if path.name not in NOT_ATTACKS and options.only in path.name
                for part in [[one] for one in PARTS.get(path.name, ())] or [[]]]
-    for path, *part in scripts:
+    for number, (path, *part) in enumerate(scripts, 1):
+        name, begun = " ".join([path.stem, *part]), time.monotonic()
         try:
             status = subprocess.run([sys.executable, str(path), *part], env=environment, check=False,
                                     timeout=SECONDS).returncode
@@ -35,8 +38,10 @@ def main():
             print(f"! over {SECONDS} s")
             status = 1
         if status != 0:
-            failed.append(" ".join([path.stem, *part]))
-    print(f"{len(scripts)} attacks, {len(failed)} beyond their bounds"
+            failed.append(name)
+        print(f"-- {number} of {len(scripts)}, {name}: {time.monotonic() - begun:.0f} s" + "  ! beyond" * (status != 0),
+              flush=True)
+    print(f"{len(scripts)} attacks, {len(failed)} beyond their bounds, {time.monotonic() - all_begun:.0f} s"
           + (": " + ", ".join(failed) if failed else ""))
     sys.exit(1 if failed or not scripts else 0)
 
