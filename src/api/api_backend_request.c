@@ -22,7 +22,7 @@ TRITONSERVER_Error *NESO_CancelWatchNew(struct NESO_CancelWatch **watch,
         struct cancel_watch *made;
 
         API_NEEDS(watch, request, cancelled);
-        made = cancel_watch_new(REQUEST(request)->stream, cancelled, userp);
+        made = cancel_watch_new(request_cancel_stream(REQUEST(request)), cancelled, userp);
         if (made == NULL)
                 return error_to_api(error_new(ERR_UNAVAILABLE, "out of memory"));
         *watch = (struct NESO_CancelWatch *)made;

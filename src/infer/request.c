@@ -260,7 +260,8 @@ void request_release(struct request *req, uint32_t flags) {
 void request_fail(struct request *req, const struct error *why, enum failure_reason reason) {
         struct response_source source = response_source_of(req);
 
-        if (!request_is_null(req))
+        /* A part fails with its request, which is counted. */
+        if (!request_is_null(req) && !req->is_part)
                 model_stats_failure(req->model->stats, reason,
                                     clock_now_ns() - req->times.request_start_ns);
 

@@ -238,8 +238,8 @@ struct request {
         struct implicit_states *states;
         /* Borrowed from the request of which this one is a step; NULL: none. Valid with is_inner. */
         struct compute_sums *sums;
-        /* Borrowed: the client's request, of which this one is a step. Its cancellation holds for this
-         * one as well. NULL: none. Valid with is_inner. */
+        /* Borrowed: the client's request, of which this one is a step, or the request of which it is a part. Its
+         * cancellation holds for this one as well. NULL: none. Valid with is_inner. */
         const struct request *outer;
         struct request_split *split; /* owned: ends with the release; valid with is_split */
         /* Requests with the same number were one batch in the stage before and shall be one again; 0:
@@ -311,7 +311,7 @@ struct error *request_limit_responses(struct request *req, const struct response
  * thread; a backend that has it, or creates responses after its release, can see the flag. */
 void request_cancel(struct request *req);
 
-/* A step of a composed model is cancelled with the client's request. */
+/* A step of a composed model is cancelled with the client's request, a part with its request. */
 static inline bool request_is_cancelled(const struct request *req) {
         while (!response_stream_is_cancelled(req->stream)) {
                 if (!req->is_inner || req->outer == NULL)
@@ -319,6 +319,11 @@ static inline bool request_is_cancelled(const struct request *req) {
                 req = req->outer;
         }
         return true;
+}
+
+/* The stream that a cancellation of the request reaches: a part has none of its own. */
+static inline struct response_stream *request_cancel_stream(const struct request *req) {
+        return req->is_part ? req->outer->stream : req->stream;
 }
 
 /* True between submit and release, while a scheduler or a backend has the request. */

@@ -245,6 +245,8 @@ static void count_success(const struct request_split *s) {
         t.request_end_ns = clock_now_ns();
         if (req->trace != NULL)
                 report_trace(req, &t);
+        if (req->is_inner && req->sums != NULL)
+                compute_sums_add(req->sums, &t);
         model_stats_success(req->model->stats, &t, s->n_rows);
 }
 
@@ -495,6 +497,7 @@ static struct error *make_request(struct split_part *part) {
                 return out_of_memory();
         req = part->inner->request;
         req->is_part = true;
+        req->outer = s->request; /* the backend sees its cancellation */
         TRY(make_tables(s));
         TRY(copy_properties(s->request, req));
         TRY(add_inputs(part, req));

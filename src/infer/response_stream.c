@@ -161,6 +161,8 @@ struct response_stream *response_stream_renew(struct response_stream *s) {
 
         if (atomic_load_explicit(&s->ref.count, memory_order_acquire) == 1) {
                 response_stream_reset(s);
+                if (s->window != NULL)
+                        s->window->n_granted = 0;
                 return s;
         }
         other = try_alloc(sizeof(*other));

@@ -11,6 +11,7 @@
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "infer/request.h"
+#include "infer/response.h"
 #include "infer/scheduler.h"
 #include "observe/load_meter.h"
 #include "sched/policy.h"
@@ -364,13 +365,23 @@ static void run_again(struct sequence_scheduler *s, struct request *req) {
         }
 }
 
+/* A null request of a slot, or a sample of a warm-up, does not run again: the answer that its backend keeps for a
+ * later execution will not come. */
+static void end_answer(const struct request *req) {
+        if (!response_stream_has_ended(req->stream))
+                error_free(request_send_flags(req, RESPONSE_FINAL));
+}
+
 static bool sequence_released(struct scheduler *base, struct request *req, uint32_t flags) {
         struct sequence_scheduler *s = self_of(base);
         struct sequence_outcome    out;
         bool                       was_run;
 
-        if (!req->has_sequence || req->sequence == NULL)
-                return false;        /* no sequence waits for the end of this request */
+        if (!req->has_sequence || req->sequence == NULL) {
+                if ((flags & REQUEST_RELEASE_RESCHEDULE) != 0)
+                        end_answer(req);
+                return false; /* no sequence waits for the end of this request */
+        }
         implicit_states_detach(req); /* the states were attached last */
         sequence_controls_detach(s->controls, req->sequence->slot->room, req);
         if ((flags & REQUEST_RELEASE_RESCHEDULE) != 0) {

@@ -3,6 +3,7 @@
 #include "suite.h"
 
 #include "base/mem.h"
+#include "infer/cancel_watch.h"
 #include "infer/fake_model.h"
 #include "infer/request_prepare.h"
 #include "infer/request_split.h"
@@ -239,6 +240,26 @@ static void test_a_part_that_fails(void **state) {
         close_whole(&w);
 }
 
+/* A backend fails the batch that has the parts: the request is one failure. */
+static void test_a_batch_of_parts_that_fails(void **state) {
+        static const struct error   why = ERROR_STATIC(ERR_INTERNAL, "the batch has failed");
+        struct request             *parts[2];
+        struct model_stats_snapshot stats;
+        struct whole                w;
+
+        (void)state;
+        open_whole(&w);
+        parts[0] = take(&w, 2);
+        parts[1] = take(&w, 3);
+        for (unsigned i = 0; i < 2; i++)
+                request_refuse(parts[i], &why, FAILURE_BACKEND);
+        assert_string_equal(w.response->error->message, "the batch has failed");
+        model_stats_read(w.fake->model.stats, &stats);
+        assert_int_equal(stats.fail.count, 1);
+        model_stats_snapshot_done(&stats);
+        close_whole(&w);
+}
+
 static void test_given_up_while_a_part_runs(void **state) {
         static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "given up");
         struct request           *first;
@@ -251,6 +272,68 @@ static void test_given_up_while_a_part_runs(void **state) {
         assert_int_equal(w.n_responses, 0);
         answer(first, NULL);
         assert_int_equal(w.response->error->code, ERR_CANCELLED);
+        close_whole(&w);
+}
+
+/* Counts the calls of a watch. */
+static void count_call(void *userp) {
+        ++*(unsigned *)userp;
+}
+
+/* A backend that has a part sees that the client has cancelled the request. */
+static void test_cancelled_while_parts_run(void **state) {
+        struct request      *first, *rest;
+        struct cancel_watch *watch;
+        struct whole         w;
+        unsigned             n_calls = 0;
+
+        (void)state;
+        open_whole(&w);
+        first = take(&w, 2);
+        rest = take(&w, 3);
+        watch = cancel_watch_new(request_cancel_stream(rest), count_call, &n_calls);
+        assert_non_null(watch);
+        assert_false(request_is_cancelled(first));
+        request_cancel(w.req);
+        assert_true(request_is_cancelled(first));
+        assert_true(request_is_cancelled(rest));
+        assert_int_equal(n_calls, 1);
+        cancel_watch_free(watch);
+        answer(first, NULL);
+        answer(rest, NULL);
+        close_whole(&w);
+}
+
+/* A composed model sums the times of its steps; those of a step that runs in parts are the sums of the parts. */
+static void test_times_of_a_step_in_parts(void **state) {
+        const struct request_times times[] = {
+                { .exec_start_ns = 100,
+                  .compute_start_ns = 110,
+                  .compute_end_ns = 130,
+                  .exec_end_ns = 160 },
+                { .exec_start_ns = 90,
+                  .compute_start_ns = 91,
+                  .compute_end_ns = 93,
+                  .exec_end_ns = 96 },
+        };
+        struct compute_sums sums = { 0 };
+        struct request     *parts[2];
+        struct whole        w;
+
+        (void)state;
+        open_whole(&w);
+        w.req->is_inner = true;
+        w.req->sums = &sums;
+        w.req->outer = NULL;
+        parts[0] = take(&w, 2);
+        parts[1] = take(&w, 3);
+        for (unsigned i = 0; i < 2; i++) {
+                split_part_report(parts[i], &times[i]);
+                answer(parts[i], NULL);
+        }
+        assert_int_equal(sums.input_ns, 10 + 1);
+        assert_int_equal(sums.infer_ns, 20 + 2);
+        assert_int_equal(sums.output_ns, 30 + 3);
         close_whole(&w);
 }
 
@@ -313,7 +396,10 @@ SUITE(request_split) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_all_cuts),
                 cmocka_unit_test(test_a_part_that_fails),
+                cmocka_unit_test(test_a_batch_of_parts_that_fails),
                 cmocka_unit_test(test_given_up_while_a_part_runs),
+                cmocka_unit_test(test_cancelled_while_parts_run),
+                cmocka_unit_test(test_times_of_a_step_in_parts),
                 cmocka_unit_test(test_an_output_of_another_length),
                 cmocka_unit_test(test_no_memory),
         };

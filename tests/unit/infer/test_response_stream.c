@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -226,6 +227,24 @@ static void test_wait_has_an_end(void **state) {
         response_stream_enter(f, 10, true);
         for (int i = 0; i < 3; i++)
                 response_stream_leave(f, 10, 0);
+        response_stream_unref(f);
+}
+
+/* Room that the creator of one inference was promised, and did not use, is no room for the next inference. */
+static void test_promised_room_ends(void **state) {
+        const uint64_t          wait_ns = 2 * NS_PER_MS;
+        struct response_stream *f = stream_new(&LIMITS(100, 100, wait_ns));
+        uint64_t                start_ns;
+
+        (void)state;
+        assert_int_equal(response_stream_room(f), 100);
+        assert_ptr_equal(response_stream_renew(f), f);
+        response_stream_enter(f, 200, true);
+        start_ns = clock_now_ns();
+        response_stream_enter(f, 200, true); /* waits: there are too many bytes */
+        assert_true(clock_now_ns() - start_ns >= wait_ns);
+        for (int i = 0; i < 2; i++)
+                response_stream_leave(f, 200, 0);
         response_stream_unref(f);
 }
 
@@ -489,6 +508,7 @@ SUITE(response_stream) {
                 cmocka_unit_test(test_no_wait_for_who_was_not_woken),
                 cmocka_unit_test(test_some_never_wait),
                 cmocka_unit_test(test_wait_has_an_end),
+                cmocka_unit_test(test_promised_room_ends),
                 cmocka_unit_test(test_call_when_there_is_room),
                 cmocka_unit_test(test_share_of_all),
                 cmocka_unit_test(test_woken_for_a_quarter),

@@ -118,12 +118,12 @@ static inline void fixture_execute_thrice(struct executor *base, struct request 
         request_release(requests[0], REQUEST_RELEASE_ALL);
 }
 
-/* The fixture's only executor does so from now on. */
-static inline void fixture_reschedules(struct fixture *fixture) {
-        static const struct executor_ops ops = { .execute = fixture_execute_thrice,
-                                                 .is_ready = fixture_is_ready };
+static const struct executor_ops fixture_thrice_ops UNUSED = { .execute = fixture_execute_thrice,
+                                                               .is_ready = fixture_is_ready };
 
-        fixture->executors[0].base.ops = &ops;
+/* The fixture's only executor has these functions from now on. */
+static inline void fixture_reschedules(struct fixture *fixture, const struct executor_ops *ops) {
+        fixture->executors[0].base.ops = ops;
         fixture->scheduler->ops->remove_executor(fixture->scheduler, &fixture->executors[0].base);
         assert_ok(fixture->scheduler->ops->add_executor(fixture->scheduler,
                                                         &fixture->executors[0].base),

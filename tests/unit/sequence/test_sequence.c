@@ -600,7 +600,7 @@ static void test_iterative(void **state) {
         struct fixture *fixture = open_fixture(DIRECT(1, "iterative_sequence: true "), 1);
 
         (void)state;
-        fixture_reschedules(fixture);
+        fixture_reschedules(fixture, &fixture_thrice_ops);
         assert_true(fixture->scheduler->may_reschedule);
         run_one(fixture, "a", 0, 0);
         assert_seen(fixture, 0, "a:s1e0r1c1");
@@ -611,6 +611,48 @@ static void test_iterative(void **state) {
         run_one(fixture, "c", 77, S | E); /* with the client's id */
         assert_seen(fixture, 6, "c:s1e1r1c77");
         assert_seen(fixture, 8, "c:s0e0r1c77");
+        fixture_close(fixture);
+}
+
+/* Reschedules all requests, null requests included, and answers a request in its third execution. */
+static void execute_all_thrice(struct executor *base, struct request **requests, uint32_t n) {
+        struct fake_executor *e = CONTAINER_OF(base, struct fake_executor, base);
+
+        mutex_lock(&e->fixture->lock);
+        fixture_note_batch(e, requests, n);
+        e->is_running = false;
+        mutex_unlock(&e->fixture->lock);
+        for (uint32_t i = 0; i < n; i++) {
+                struct ticket   *t = requests[i]->on_release_userp;
+                struct response *r;
+
+                if (request_is_null(requests[i]) || FIXTURE_GET(e->fixture, t->n_executions) < 3) {
+                        request_release(requests[i], REQUEST_RELEASE_RESCHEDULE);
+                        continue;
+                }
+                assert_ok(response_new(requests[i], &r), "response");
+                assert_ok(response_send(r, RESPONSE_FINAL, NULL), "send");
+                request_release(requests[i], REQUEST_RELEASE_ALL);
+        }
+}
+
+/* A null request ends with its execution, whatever the backend asks for: otherwise it would hold the model for ever. */
+static void test_iterative_null_requests(void **state) {
+        static const struct executor_ops ops = { .execute = execute_all_thrice,
+                                                 .is_ready = fixture_is_ready };
+        struct fixture   *fixture = open_fixture(DIRECT(2, "iterative_sequence: true "), 1);
+        _Atomic uint32_t *n_refs = &fixture->fake->model.ref.count;
+        uint32_t          n_before = atomic_load(n_refs);
+
+        (void)state;
+        fixture_reschedules(fixture, &ops);
+        run_one(fixture, "a1", 7, S);
+        assert_seen(fixture, 2, "a1:s0e0r1c7");
+        run_one(fixture, "b", 8, S | E);
+        assert_seen(fixture, 3, "-:s0e0r0c0 b:s1e1r1c8");
+        assert_seen(fixture, 5, "-:s0e0r0c0 b:s0e0r1c8");
+        run_one(fixture, "a2", 7, E);
+        assert_int_equal(atomic_load(n_refs), n_before);
         fixture_close(fixture);
 }
 
@@ -674,6 +716,7 @@ SUITE(sequence) {
                 cmocka_unit_test(test_bad_environment),
                 cmocka_unit_test(test_bad_control),
                 cmocka_unit_test(test_iterative),
+                cmocka_unit_test(test_iterative_null_requests),
                 cmocka_unit_test(test_removal_waits_for_sequences),
         };
 

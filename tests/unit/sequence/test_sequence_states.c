@@ -209,7 +209,7 @@ static void test_iterative(void **state) {
         struct fixture *fixture = open_fixture(MODEL(0, SUM LIST "iterative_sequence: true "), 1);
 
         (void)state;
-        fixture_reschedules(fixture);
+        fixture_reschedules(fixture, &fixture_thrice_ops);
         run_one(fixture, "a2", 0, 0);
         run_one(fixture, "b3", 0, 0);
         assert_seen(fixture, 0, "a2=0[]");
