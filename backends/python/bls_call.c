@@ -8,6 +8,7 @@
 #include "python/answer.h"
 #include "python/device_tensor.h"
 #include "python/holds.h"
+#include "python/parameter_text.h"
 #include "python/waits.h"
 #include "triton/core/neso.h"
 
@@ -275,17 +276,7 @@ static TRITONSERVER_Error *print_parameters(TRITONSERVER_InferenceResponse *resp
                 const void                *value;
 
                 KIT_TRY(TRITONSERVER_InferenceResponseParameter(response, i, &name, &type, &value));
-                kit_text_add(text, text->len == 0 ? "{" : ",", 1);
-                kit_text_add_json(text, name);
-                kit_text_add(text, ":", 1);
-                if (type == TRITONSERVER_PARAMETER_INT)
-                        kit_text_print(text, "%lld", (long long)*(const int64_t *)value);
-                else if (type == TRITONSERVER_PARAMETER_BOOL)
-                        kit_text_print(text, "%s", *(const bool *)value ? "true" : "false");
-                else if (type == TRITONSERVER_PARAMETER_DOUBLE)
-                        kit_text_print(text, "%.17g", *(const double *)value);
-                else
-                        kit_text_add_json(text, value);
+                parameter_text_add(text, name, type, value);
         }
         if (text->len > 0)
                 kit_text_add(text, "}", 1);

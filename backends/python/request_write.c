@@ -5,6 +5,7 @@
 #include "kit/scratch.h"
 #include "kit/text.h"
 #include "python/bls_call.h"
+#include "python/parameter_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -90,25 +91,6 @@ static TRITONSERVER_Error *find_device_inputs(struct plan *plan) {
         return NULL;
 }
 
-static void print_parameter(struct kit_text *text, const char *key, TRITONSERVER_ParameterType type,
-                            const void *value) {
-        kit_text_add(text, text->len == 0 ? "{" : ",", 1);
-        kit_text_add_json(text, key);
-        kit_text_add(text, ":", 1);
-        switch (type) {
-        case TRITONSERVER_PARAMETER_INT:
-                kit_text_print(text, "%lld", (long long)*(const int64_t *)value);
-                break;
-        case TRITONSERVER_PARAMETER_BOOL:
-                kit_text_print(text, "%s", *(const bool *)value ? "true" : "false");
-                break;
-        case TRITONSERVER_PARAMETER_DOUBLE:
-                kit_text_print(text, "%.17g", *(const double *)value);
-                break;
-        default: kit_text_add_json(text, value);
-        }
-}
-
 static TRITONSERVER_Error *print_parameters(struct plan *plan) {
         uint32_t n;
 
@@ -121,8 +103,8 @@ static TRITONSERVER_Error *print_parameters(struct plan *plan) {
                 KIT_TRY(TRITONBACKEND_RequestParameter(plan->request, i, &key, &type, &value));
                 if (strcmp(key, BLS_DEPTH_PARAMETER) == 0 && type == TRITONSERVER_PARAMETER_INT)
                         plan->depth = (uint32_t) * (const int64_t *)value;
-                else if (type != TRITONSERVER_PARAMETER_BYTES)
-                        print_parameter(&plan->parameters, key, type, value);
+                else
+                        parameter_text_add(&plan->parameters, key, type, value);
         }
         if (plan->parameters.len > 0)
                 kit_text_add(&plan->parameters, "}", 1);

@@ -50,6 +50,17 @@ static struct error *write_file(const char *path, const struct strbuf *text) {
         return NULL;
 }
 
+/* The server names the steps, and must not choose the folder of the file. */
+static struct error *check_step(const struct load_step *s) {
+        if (strchr(s->model, '/') == NULL &&
+            (s->version == NULL || strchr(s->version, '/') == NULL))
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "the server has a step '%s' of version '%s': a name with '/' cannot be a "
+                         "part of the name of a file",
+                         s->model, s->version != NULL ? s->version : "1");
+}
+
 /* "<folder>/<model>_v<version>.<file>" */
 static struct error *write_step(const struct bench *b, size_t step) {
         const struct load_step *s = &load_run_model(b->run)->steps[step];
@@ -59,6 +70,7 @@ static struct error *write_step(const struct bench *b, size_t step) {
                                       s->version != NULL ? s->version : "1", name);
         AUTO_STRBUF text = { 0 };
 
+        TRY(check_step(s));
         report_csv_put_step(load_run_results(b->run), step, &b->plan, &text);
         return write_file(whole, &text);
 }

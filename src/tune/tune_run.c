@@ -353,10 +353,18 @@ static int by_value(const void *a, const void *b) {
         return (x > y) - (x < y);
 }
 
-/* The medians of windows of each finalist, in turns. */
+/* 0 when requests fail, whatever the rate of the others: a refusal is quicker than an answer. */
+static double window_value(const struct tune_run *r, const struct tune_figures *f) {
+        return f->has_failed
+                       ? 0.0
+                       : tune_objective_value(r->plan->objective, f->rate, f->latency_ns, f->cpu);
+}
+
+/* The medians of windows of each finalist, in turns; 0 for one with which requests failed. */
 static struct error *take_turns(struct tune_run *r, struct tune_model *m, const size_t *finalists,
                                 size_t n, double *ret) {
         double              values[TUNE_FINALISTS][TUNE_WINDOWS] = { { 0 } };
+        bool                is_out[TUNE_FINALISTS] = { false };
         struct tune_figures f = { 0 };
 
         for (size_t k = 0; k < TUNE_WINDOWS; k++)
@@ -365,14 +373,21 @@ static struct error *take_turns(struct tune_run *r, struct tune_model *m, const 
                                 return NULL;
                         TRY(apply(r, m, &m->search.trials[finalists[i]].point));
                         TRY(look(r, r->load, &f));
-                        values[i][k] = tune_objective_value(r->plan->objective, f.rate,
-                                                            f.latency_ns, f.cpu);
+                        values[i][k] = window_value(r, &f);
+                        is_out[i] = is_out[i] || f.has_failed;
                 }
         for (size_t i = 0; i < n; i++) {
                 qsort(values[i], TUNE_WINDOWS, sizeof(values[i][0]), by_value);
-                ret[i] = values[i][TUNE_WINDOWS / 2];
+                ret[i] = is_out[i] ? 0.0 : values[i][TUNE_WINDOWS / 2];
         }
         return NULL;
+}
+
+static bool has_value(const double *values, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                if (values[i] > 0.0)
+                        return true;
+        return false;
 }
 
 static struct error *choose_trial(struct tune_run *r, struct tune_model *m) {
@@ -383,6 +398,8 @@ static struct error *choose_trial(struct tune_run *r, struct tune_model *m) {
 
         if (n > 1)
                 TRY(take_turns(r, m, finalists, n, values));
+        if (n > 1 && !has_value(values, n))
+                return NULL; /* the present configuration stays */
         if (n > 1)
                 best = &m->search.trials[tune_search_choose(&m->search, finalists, values, n)];
         if (best != NULL)
@@ -428,7 +445,8 @@ static struct error *raise_load(struct tune_run *r) {
         return NULL;
 }
 
-static struct error *measure_pair_half(struct tune_run *r, bool is_best, double *ret) {
+static struct error *measure_pair_half(struct tune_run *r, bool is_best, double *ret,
+                                       bool *ret_has_failed) {
         struct tune_figures f = { 0 };
 
         for (size_t i = 0; i < r->results.n_models; i++) {
@@ -438,22 +456,37 @@ static struct error *measure_pair_half(struct tune_run *r, bool is_best, double 
                         TRY(apply(r, m, is_best ? &m->best : &m->present));
         }
         TRY(look(r, is_best ? r->results.best_load : r->results.present_load, &f));
-        *ret = tune_objective_value(r->plan->objective, f.rate, f.latency_ns, f.cpu);
+        *ret = window_value(r, &f);
+        *ret_has_failed = f.has_failed;
         return NULL;
+}
+
+static void keep_present(struct tune_run *r) {
+        fputs("requests failed with the configuration that was found; the present one stays\n",
+              stderr);
+        for (size_t i = 0; i < r->results.n_models; i++)
+                r->results.models[i].best = r->results.models[i].present;
+        r->results.best_load = r->results.present_load;
+        r->results.n_pairs = 0;
 }
 
 /* In turns, so that a machine whose speed changes changes both. */
 static struct error *compare_with_present(struct tune_run *r) {
         struct tune_results *s = &r->results;
+        bool                 has_failed = false;
 
         s->present_load = r->load;
         if (!has_change(s))
                 return NULL;
         while (s->n_pairs < TUNE_PAIRS && !is_interrupted(r)) {
-                TRY(measure_pair_half(r, false, &s->present_values[s->n_pairs]));
+                TRY(measure_pair_half(r, false, &s->present_values[s->n_pairs], &has_failed));
                 if (is_interrupted(r))
                         return NULL;
-                TRY(measure_pair_half(r, true, &s->best_values[s->n_pairs]));
+                TRY(measure_pair_half(r, true, &s->best_values[s->n_pairs], &has_failed));
+                if (has_failed && !s->is_interrupted) {
+                        keep_present(r);
+                        return NULL;
+                }
                 if (!s->is_interrupted)
                         s->n_pairs++;
         }

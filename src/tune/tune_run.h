@@ -35,7 +35,7 @@ struct tune_results {
         bool               is_interrupted, is_compared;
         double             present_load, best_load;
         double             seconds;
-        /* Pairs of windows: the value of the objective. */
+        /* Pairs of windows: the value of the objective; 0 when requests failed. */
         double           present_values[TUNE_PAIRS], best_values[TUNE_PAIRS];
         size_t           n_pairs;
         struct tune_gain gain;

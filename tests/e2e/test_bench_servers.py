@@ -102,6 +102,19 @@ def test_a_connection_that_breaks_at_the_end_of_the_warm_up(place):
     assert (load["requests"], load["failed"]) == (6, 0)
 
 
+def test_names_of_steps_are_no_paths(place, tmp_path, monkeypatch):
+    """The server names the steps of an ensemble; their files stay in the folder that the user chose."""
+    step = {"model_name": "../../outside", "model_version": -1}
+    monkeypatch.setitem(CONFIG, "ensemble_scheduling", {"step": [step]})
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    place.infer = lambda handler, _: handler.answer(ANSWER)
+    code, _, err = bench_raw(*place.at, "--request-count", 4, "-f", folder / "out.csv")
+    assert code == FAILED
+    assert "the server has a step '../../outside' of version '1'" in err
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["out.csv"]
+
+
 def test_requests_that_are_never_answered(place):
     def infer(handler, number):
         if number in (3, 5):

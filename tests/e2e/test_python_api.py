@@ -428,6 +428,10 @@ def test_what_a_request_says_of_itself(server, client):  # noqa: F811
         "c": True, "d": 1.5}) == ["i", 7, 1, 900000000, {"a": 1, "b": "two", "c": True, "d": 1.5},
                                   ["RESULT"], None]
     assert run_program(server, code, parameters={"sequence_id": "s", "sequence_end": True})[1:3] == ["s", 2]
+    # A number with a point stays a float.
+    numbers = "result = {k: repr(v) for k, v in json.loads(request.parameters()).items()}"
+    assert run_program(server, numbers, parameters={"a": 2, "b": 2.0, "c": -0.0, "d": 1e300, "e": 0.1}) == {
+        "a": "2", "b": "2.0", "c": "-0.0", "d": "1e+300", "e": "0.1"}
 
 
 def test_flags_can_be_set(server):

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from python_programs import (ASYNC_RUNNER, IO, RUNNER, OPTIONS as PYTHON, PROGRAM, SECONDS, run_program, model)
+from python_programs import (ASYNC_RUNNER, IO, RUNNER, OPTIONS as PYTHON, PROGRAM, RAW, SECONDS, run_program, model)
 
 BACKENDS = ("python", "identity", "square")
 
@@ -149,7 +149,7 @@ MODELS = {
     "self_one": model(RUNNER, ONE), "self_two": model(RUNNER, TWO), "before": model(BEFORE),
     "round_one": ensemble_of("self_one"), "around": ensemble_of("round_one"),
     "round_two": ensemble_of("self_two"), "second_one": model(RUNNER, ONE),
-    "spare": IDENTITY,
+    "spare": IDENTITY, "raw": model(RAW),
 }
 OPTIONS = (*PYTHON, "--model-control-mode=explicit", "--allow-uploaded-backends=true",
            *(f"--load-model={name}" for name in MODELS if name != "spare"))
@@ -195,6 +195,15 @@ def test_async_exec(server):
         float(i) for i in range(50)]
     assert run(server, "try:\n    ask('identity', x(1)).async_exec()\nexcept RuntimeError:\n"
                        "    result = 'no loop'") == "no loop"
+
+
+def test_an_error_whose_text_is_not_utf_8(server):
+    """Of a model that quotes bytes of its own: the caller reads it and goes on."""
+    code = r"""returned = [pb_utils.InferenceResponse(error=pb_utils.TritonError("bad \udcff.", pb_utils.TritonError.INVALID_ARG))]"""
+    call = f"ask('raw', {{'CODE': np.array([{code!r}.encode()], dtype=object)}}, ['RESULT'])"
+    assert run(server, f"result = ys({call}.exec())") == [3, "bad \ufffd."]
+    assert run(server, f"return ys(await {call}.async_exec())", "async_lab") == [3, "bad \ufffd."]
+    assert run(server, "result = ys(ask('identity', x(1)).exec())") == [1.0]
 
 
 def test_an_output_is_passed_on_in_place(server):

@@ -341,6 +341,17 @@ def test_an_exception_ends_open_senders(client):  # noqa: F811
     assert "ValueError: why" in got[1].error_message
 
 
+def test_a_sent_response_has_a_limit(server):
+    """As the responses of an execution have: their record has offsets of 32 bits."""
+    assert run_program(server, """
+s = requests[0].get_response_sender()
+try:
+    s.send(pb_utils.InferenceResponse([pb_utils.Tensor("RESULT", np.zeros((1 << 32) - 64, np.uint8))]), flags=1)
+except pb_utils.TritonModelException as e:
+    s.send(answer(str(e)), flags=1)
+""", name="raw") == "a response is larger than 4 GiB"
+
+
 # ---- decoupled and async -----------------------------------------------------------------------------
 
 

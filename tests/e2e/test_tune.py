@@ -5,11 +5,14 @@ import os
 import re
 import signal
 import subprocess
+import threading
+import time
 
 import pytest
 import requests
 
 from conftest import BUILD, Server, patience, write_repository
+from test_bench_servers import ANSWER, CONFIG, Model, Place
 
 ALONE = True
 TAKES_SECONDS = 60
@@ -180,6 +183,59 @@ def test_load_that_fails_in_the_middle(server):
     _, err = tuner.communicate(timeout=SECONDS)
     assert tuner.returncode == DONE, err
     assert config_of(server, "slow") == before
+
+
+class FailsLater(Model):
+    """Another configuration serves well when it is loaded for the first time. After that it answers half of its
+    requests, at once."""
+
+    def do_GET(self):
+        if self.path.endswith("/config"):
+            self.answer(json.loads(self.server.config))
+        else:
+            super().do_GET()
+
+    def do_POST(self):
+        if not self.path.endswith("/load"):
+            super().do_POST()
+            return
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.config = body["parameters"]["config"]
+        self.server.loads.append(self.server.config)
+        self.answer({})
+
+
+@pytest.mark.parametrize("last_good", [1, 4])
+def test_requests_that_fail_in_the_final_turns(last_good):
+    """Also when they fail only while the configuration is compared with the present one."""
+    place = Place(("127.0.0.1", 0), FailsLater)
+    original = json.dumps({**CONFIG, "instance_group": [{"count": 1, "kind": "KIND_CPU"}]})
+    place.config, place.loads = original, []
+    place.lock, place.n_requests = threading.Lock(), 0
+    place.is_silent, place.has_ended = threading.Event(), threading.Event()
+
+    def infer(handler, number):
+        is_present = json.loads(place.config) == json.loads(original)
+        if is_present or place.loads.count(place.config) <= last_good:
+            time.sleep(0.02 if is_present else 0.005)
+            handler.answer(ANSWER)
+        elif number % 2 == 0:
+            handler.answer(ANSWER)
+        else:
+            handler.answer({"error": "broken"}, 503)
+    place.infer = infer
+    threading.Thread(target=place.serve_forever, daemon=True).start()
+    try:
+        ended = subprocess.run([BUILD / "neso", "tune", "-u", f"127.0.0.1:{place.server_address[1]}", "m",
+                                "--latency-budget=500", "-p", "100", "--concurrency-range=2", "--max-instances=2",
+                                "--json"], capture_output=True, timeout=SECONDS, check=False)
+        assert ended.returncode == DONE, ended
+        [tuned] = json.loads(ended.stdout)["models"]
+        assert len(tuned["tried"]) > 1 and tuned["best"]["is_present"], ended
+    finally:
+        place.has_ended.set()
+        place.shutdown()
+        place.server_close()
 
 
 def test_requests_that_cannot_be_made(server):

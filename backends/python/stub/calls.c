@@ -126,14 +126,16 @@ void calls_release(uint32_t reply_block) {
 static PyObject *finish_call(uint32_t block) {
         struct shm_reply reply;
         uint32_t         reply_block;
-        PyObject        *result;
+        PyObject        *result, *text;
 
         calls_post(block);
         reply_block = calls_wait_replies(block);
         memcpy(&reply, connection_block(reply_block), sizeof(reply));
-        result = Py_BuildValue("(Is#)", reply.answer.code,
-                               (const char *)connection_block(reply_block) + reply.answer.text.at,
-                               (Py_ssize_t)reply.answer.text.len);
+        /* An error may quote any bytes. */
+        text = PyUnicode_DecodeUTF8((const char *)connection_block(reply_block) +
+                                            reply.answer.text.at,
+                                    (Py_ssize_t)reply.answer.text.len, "replace");
+        result = text != NULL ? Py_BuildValue("(IN)", reply.answer.code, text) : NULL;
         calls_release(reply_block);
         connection_free(block);
         return result;

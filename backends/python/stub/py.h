@@ -292,6 +292,9 @@ struct answer_plan {
  * answer_done() in both cases. */
 bool answer_measure(struct answer_plan *plan, struct response *response, uint64_t wanted);
 void answer_done(struct answer_plan *plan);
+/* Offsets in a record have 32 bits. True, with an exception, when one of n_bytes is too large: "<what> larger than
+ * 4 GiB". */
+bool answer_is_too_large(uint64_t n_bytes, const char *what);
 /* To be called for each plan that was written: keeps its outputs if the server reads them on a GPU, and then
  * returns what the message says of that. */
 uint64_t answer_keep(const struct answer_plan *plan, uint32_t block);

@@ -64,7 +64,7 @@ static bool post(const struct sender *s, PyObject *response, unsigned flags) {
         if (response != Py_None) {
                 bool is_measured = answer_measure(&plan, (struct response *)response, s->wanted);
 
-                if (is_measured)
+                if (is_measured && !answer_is_too_large(plan.n_bytes, "a response is"))
                         message.block = connection_alloc(plan.n_bytes);
                 if (message.block != 0) {
                         message.n_bytes =

@@ -445,6 +445,14 @@ static PyObject *make_outputs(const unsigned char *base, const struct shm_answer
         return list;
 }
 
+/* The text is that of another model, and may have any bytes. */
+static PyObject *make_error(const unsigned char *base, const struct shm_answer *answer) {
+        PyObject *text = PyUnicode_DecodeUTF8((const char *)base + answer->text.at,
+                                              (Py_ssize_t)answer->text.len, "replace");
+
+        return text != NULL ? call_utils("make_error", "(IN)", answer->code, text) : NULL;
+}
+
 /* Makes the response of a reply, whose block is given back. */
 static PyObject *make_response(uint32_t block) {
         const unsigned char     *base = connection_block(block);
@@ -459,9 +467,7 @@ static PyObject *make_response(uint32_t block) {
         parameters = PyUnicode_DecodeUTF8((const char *)base + answer->parameters.at,
                                           answer->parameters.len, "replace");
         if (answer->kind == SHM_ANSWER_ERROR)
-                error = call_utils("make_error", "(Is#)", answer->code,
-                                   (const char *)base + answer->text.at,
-                                   (Py_ssize_t)answer->text.len);
+                error = make_error(base, answer);
         else if (answer->parameters.len == 0)
                 Py_CLEAR(parameters); /* then parameters() returns {} */
         if (outputs != NULL && (error != NULL || answer->kind != SHM_ANSWER_ERROR) &&

@@ -2,6 +2,7 @@
 /* The type InferenceResponse, and the record that is written of it (py.h). */
 #include "python/stub/py.h"
 
+#include <stdio.h>
 #include <string.h>
 
 PyTypeObject *response_type;
@@ -255,6 +256,16 @@ bool answer_measure(struct answer_plan *plan, struct response *response, uint64_
                 if (!measure_output(plan, (struct tensor *)PyList_GetItem(response->outputs, i)))
                         return false;
         return plan->n_outputs <= SHM_MAX_OUTPUTS || refuse_outputs(plan);
+}
+
+bool answer_is_too_large(uint64_t n_bytes, const char *what) {
+        char text[128];
+
+        if (n_bytes <= UINT32_MAX)
+                return false;
+        (void)snprintf(text, sizeof(text), "%s larger than 4 GiB", what);
+        (void)raise_model_exception(text);
+        return true;
 }
 
 void answer_done(struct answer_plan *plan) {

@@ -215,18 +215,13 @@ static uint64_t result_bytes(const struct outcome *o) {
         return (o->text != NULL ? (uint64_t)PyBytes_Size(o->text) : 0) + n;
 }
 
-static bool is_too_large(uint64_t n_bytes) {
-        if (n_bytes <= UINT32_MAX)
-                return false;
-        (void)raise_model_exception("the responses of an execution are larger than 4 GiB");
-        return true;
-}
-
 static uint32_t alloc_result(struct outcome *o, uint64_t *ret_bytes) {
         uint32_t block;
 
         *ret_bytes = result_bytes(o);
-        block = is_too_large(*ret_bytes) ? 0 : connection_alloc(*ret_bytes);
+        block = answer_is_too_large(*ret_bytes, "the responses of an execution are")
+                        ? 0
+                        : connection_alloc(*ret_bytes);
         if (block != 0)
                 return block;
         fail_batch(o, take_exception());
