@@ -81,7 +81,7 @@ struct TRITONSERVER_Error *NESO_ServerOptionsSetMemoryBudget(
                                             const char *argument) {                                \
                 API_NEEDS(options);                                                                \
                 API_NEEDS(argument);                                                               \
-                option_text_set(&OPTIONS(options)->field, argument);                       \
+                option_text_set(&OPTIONS(options)->field, argument);                               \
                 return NULL;                                                                       \
         }
 /* clang-format on */

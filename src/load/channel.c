@@ -197,10 +197,16 @@ static void on_retry(struct loop_task *task) {
                 break_channel(ch, err->message);
 }
 
+/* A call whose stream has stayed open needs no room for one. */
+static bool can_send(const struct channel *ch, const struct call *c) {
+        return ch->state == CHANNEL_OPEN &&
+               (c->stream.id != 0 || (ch->waiting == NULL && ch->protocol->has_room(ch)));
+}
+
 void channel_send(struct channel *ch, struct call *c) {
         c->channel = ch;
         c->sent_ns = c->written_ns = c->first_ns = 0;
-        if (ch->state == CHANNEL_OPEN && ch->waiting == NULL && ch->protocol->has_room(ch)) {
+        if (can_send(ch, c)) {
                 ch->protocol->send(ch, c);
                 return;
         }

@@ -103,9 +103,13 @@ static void send_call(struct channel *ch, struct call *c) {
         flush_soon(ch);
 }
 
+/* On a connection that ends, a stream that stays open ends with its call, so that the next one gets a new
+ * connection. */
 static void finish_call(struct channel *ch, struct call *c, const struct answer *a) {
         if (c->channel == NULL) /* a stream has ended between two calls */
                 return;
+        if (ch->h2.is_going && c->stream.id != 0)
+                h2_client_reset(&ch->h2, &c->stream);
         channel_finish(ch, c, a);
 }
 
@@ -254,10 +258,16 @@ static void on_stream_end(struct h2_client_stream *s, uint32_t code) {
         finish_call(c->channel, c, &a);
 }
 
+/* A stream that stays open is idle between two calls. */
+static bool is_idle(struct h2_client_stream *s) {
+        return call_of(s)->channel == NULL;
+}
+
 static const struct h2_client_ops h2_ops = {
         .on_field = on_field,
         .on_data = on_data,
         .on_end = on_stream_end,
+        .is_idle = is_idle,
 };
 
 static void on_open(struct channel *ch) {

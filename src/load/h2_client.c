@@ -251,8 +251,7 @@ static void continue_all(struct h2_client *c) {
                                 send_some(c, s);
 }
 
-/* Closes the stream with RST_STREAM; on_end() is not called. */
-static void reset_stream(struct h2_client *c, struct h2_client_stream *s) {
+void h2_client_reset(struct h2_client *c, struct h2_client_stream *s) {
         char code[4];
 
         write_u32(code, 8); /* CANCEL */
@@ -288,7 +287,7 @@ static void end_stream(struct h2_client *c, struct h2_client_stream *s, uint32_t
         bool was_open = !s->has_ended;
 
         if (was_open && code == 0) {
-                reset_stream(c, s); /* the peer needs no more of the request */
+                h2_client_reset(c, s); /* the peer needs no more of the request */
         } else {
                 h2_client_forget(c, s);
         }
@@ -468,6 +467,17 @@ static bool on_rst_stream(struct h2_client *c, const struct frame *f) {
         return true;
 }
 
+/* Streams that have an answer to come go on to their ends. */
+static void on_going(struct h2_client *c) {
+        c->is_going = true;
+        for (size_t i = 0; i < H2_CLIENT_BUCKETS && c->ops->is_idle != NULL; i++)
+                for (struct h2_client_stream *s = c->buckets[i], *next; s != NULL; s = next) {
+                        next = s->next;
+                        if (c->ops->is_idle(s))
+                                h2_client_reset(c, s);
+                }
+}
+
 static bool on_frame(struct h2_client *c, struct frame *f) {
         if (c->block_stream != 0 && f->kind != FRAME_CONTINUATION)
                 return fail_client(c, "a header block is interrupted");
@@ -478,7 +488,7 @@ static bool on_frame(struct h2_client *c, struct frame *f) {
         case FRAME_SETTINGS: return on_settings(c, f);
         case FRAME_PUSH_PROMISE: return fail_client(c, "the peer pushes, which was switched off");
         case FRAME_PING: return on_ping(c, f);
-        case FRAME_GOAWAY: c->is_going = true; return true;
+        case FRAME_GOAWAY: on_going(c); return true;
         case FRAME_WINDOW_UPDATE: return on_window_update(c, f);
         case FRAME_CONTINUATION: return on_continuation(c, f);
         }

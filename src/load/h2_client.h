@@ -47,6 +47,8 @@ struct h2_client_ops {
         void (*on_data)(struct h2_client_stream *s, struct str bytes);
         /* The stream is closed. `code` is that of RST_STREAM, 0 for an ordinary end. May open others. */
         void (*on_end)(struct h2_client_stream *s, uint32_t code);
+        /* True when nothing of the stream is awaited: it is reset when the peer goes away. NULL: of no stream. */
+        bool (*is_idle)(struct h2_client_stream *s);
 };
 
 struct h2_client {
@@ -94,6 +96,8 @@ bool h2_client_read(struct h2_client *c, struct str in) NODISCARD;
 /* Any stream that is open; NULL: there is none. */
 struct h2_client_stream *h2_client_first(const struct h2_client *c);
 void                     h2_client_forget(struct h2_client *c, struct h2_client_stream *s);
+/* Closes the stream with RST_STREAM; on_end() is not called. */
+void h2_client_reset(struct h2_client *c, struct h2_client_stream *s);
 
 /* Appends a field to a header block: a literal that is not indexed (RFC 7541, 6.2.2). */
 void h2_block_put(struct strbuf *block, struct str name, struct str value);

@@ -583,9 +583,9 @@ struct error *repo_change_load(struct repo *r, struct repo_entry *e,
         c.place = source->copy != NULL && c.files.agents == NULL ? source->directory
                                                                  : c.files.directory;
         if (fingerprint != NULL && fingerprint->is_cut)
-                log_warn("model '%s': its directory has %d entries or more; changes of others are "
-                         "not noticed",
-                         e->label, DIR_FINGERPRINT_MAX_ENTRIES);
+                log_warn("model '%s': its directory has %d files and folders or more; changes of "
+                         "those beyond the first %d are not noticed",
+                         e->label, DIR_FINGERPRINT_MAX_ENTRIES, DIR_FINGERPRINT_MAX_ENTRIES);
         c.files.n_superseding = &e->n_superseding;
         err = c.files.no_version != NULL ? refuse_without_version(&c)
                                          : run_change(&c, source, fingerprint);

@@ -222,3 +222,18 @@ def test_a_connection_that_ends_in_good_order(tmp_path):
         [load] = json.loads(run("--concurrency-range", 8, "--request-parameter", "delay_ms:2:int",
                                 "--request-count", 800, "--json"))["loads"]
     assert (load["requests"], load["failed"]) == (800, 0), load["errors"]
+
+
+def test_streams_that_stay_open(tmp_path):
+    """As many streams as the server takes: their further requests need no room for another one."""
+    with measures_grpc(tmp_path, "--grpc-max-concurrent-streams=2") as run:
+        [load] = json.loads(run("--streaming", "--concurrency-range", 2, "--request-count", 20, "--json"))["loads"]
+    assert (load["requests"], load["failed"]) == (20, 0)
+
+
+def test_streams_of_a_connection_that_ends(tmp_path):
+    """A stream that stays open ends between two of its requests, and goes on on a new connection."""
+    with measures_grpc(tmp_path, "--grpc-max-connection-age=300") as run:
+        [load] = json.loads(run("--streaming", "--concurrency-range", 4, "--request-parameter", "delay_ms:2:int",
+                                "--request-count", 800, "--json"))["loads"]
+    assert (load["requests"], load["failed"], load["unanswered"]) == (800, 0, 0), load["errors"]

@@ -310,8 +310,8 @@ def test_a_directory_with_too_many_entries(explicit, name):
         for k in range(4 if i < 15 else 0):
             (ways / str(i) / str(k)).symlink_to(f"../{i + 1}")
     load(explicit, name)
-    assert explicit.text().count(f"model '{name}': its directory has 131072 entries or more; changes of others are "
-                                 "not noticed") == 1
+    assert explicit.text().count(f"model '{name}': its directory has 131072 files and folders or more; changes of "
+                                 "those beyond the first 131072 are not noticed") == 1
     assert infer(explicit, name).status == 200
 
 

@@ -65,7 +65,9 @@ static void on_end(struct h2_client_stream *s, uint32_t code) {
 }
 
 static void read_h2(struct str in, size_t n_piece, struct strbuf *out) {
-        static const struct h2_client_ops ops = { on_field, on_data, on_end };
+        static const struct h2_client_ops ops = { .on_field = on_field,
+                                                  .on_data = on_data,
+                                                  .on_end = on_end };
         static char                       message[100000];
         struct h2_client                  c;
         struct h2_client_stream           streams[2];

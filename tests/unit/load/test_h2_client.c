@@ -157,6 +157,46 @@ static void test_room(void **state) {
         finish(&c);
 }
 
+static struct h2_client_stream *idle;
+
+static bool is_idle(struct h2_client_stream *s) {
+        return s == idle;
+}
+
+/* A stream of which nothing is awaited does not hold up the end of the connection. */
+static void test_an_idle_stream_of_a_peer_that_goes(void **state) {
+        const struct h2_client_ops with_idle = {
+                .on_field = on_field, .on_data = on_data, .on_end = on_end, .is_idle = is_idle
+        };
+        struct h2_client        c;
+        struct h2_client_stream streams[3] = { 0 };
+        AUTO_STRBUF             in = { 0 }, end = { 0 }, reset = { 0 };
+
+        (void)state;
+        assert_true(h2_client_init(&c, &with_idle));
+        put_frame(&in, 4, 0, 0, str_range(NULL, 0));
+        assert_true(h2_client_read(&c, strbuf_str(&in)));
+        for (int i = 0; i < 3; i++)
+                h2_client_open(&c, &streams[i], STR_LIT("\x83"));
+        idle = &streams[1];
+        strbuf_clear(&c.out);
+        strbuf_clear(&in);
+        put_frame(&in, 7, 0, 0, STR_LIT("\x7f\xff\xff\xff\0\0\0\0"));
+        assert_true(h2_client_read(&c, strbuf_str(&in)));
+        put_frame(&reset, 3, 0, 3, STR_LIT("\0\0\0\x08"));
+        assert_int_equal(c.out.len, reset.len);
+        assert_memory_equal(c.out.ptr, reset.ptr, reset.len);
+        assert_int_equal(streams[0].id, 1);
+        assert_int_equal(streams[1].id, 0);
+        assert_int_equal(streams[2].id, 5);
+        assert_false(h2_client_is_over(&c));
+        put_frame(&end, 3, 0, 1, STR_LIT("\0\0\0\0"));
+        put_frame(&end, 3, 0, 5, STR_LIT("\0\0\0\0"));
+        assert_true(h2_client_read(&c, strbuf_str(&end)));
+        assert_true(h2_client_is_over(&c));
+        finish(&c);
+}
+
 static void test_settings_without_a_number_of_streams(void **state) {
         struct h2_client c;
         AUTO_STRBUF      settings = { 0 };
@@ -234,6 +274,7 @@ SUITE(h2_client) {
                 cmocka_unit_test(test_wrong_frames),
                 cmocka_unit_test(test_no_http2),
                 cmocka_unit_test(test_room),
+                cmocka_unit_test(test_an_idle_stream_of_a_peer_that_goes),
                 cmocka_unit_test(test_settings_without_a_number_of_streams),
         };
 

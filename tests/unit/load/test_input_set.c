@@ -170,7 +170,6 @@ static void test_json(void **state) {
         load_model_done(&m);
 }
 
-/* Entries of sequences keep their streams, and expected outputs their entries. */
 /* As decimals and with exponents; no digit is rounded. */
 static void test_wide_integers(void **state) {
         static const char type[] =
@@ -224,6 +223,7 @@ static void test_wide_integers(void **state) {
         }
 }
 
+/* Entries of sequences keep their streams, and expected outputs their entries. */
 static void test_streams(void **state) {
         static const char json[] = "{\"data\":[[{\"A\":[1,2],\"T\":[]},{\"A\":[3,4],\"T\":[]}],"
                                    "[{\"A\":[5,6],\"T\":[]}]],"
