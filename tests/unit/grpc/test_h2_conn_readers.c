@@ -91,8 +91,8 @@ static void test_stall_of_a_refused_connection(void **state) {
 
         (void)state;
         fixture_init(&f);
-        f.options.limits.header_time_ns = 2 * NS_PER_S; /* in which the client has asked */
-        f.options.limits.write_stall_ns = 3 * NS_PER_S; /* more: the refusal comes first */
+        f.options.limits.header_time_ns = 4 * NS_PER_S; /* in which the client has asked */
+        f.options.limits.write_stall_ns = 5 * NS_PER_S; /* more: the refusal comes first */
         fixture_start(&f);
         client_open(&c, &f, true);
         client_window(&c, 0, 1 << 30);
