@@ -34,11 +34,11 @@ void  *map_set(struct map *m, struct str key, void *value); /* returns the old v
 void  *map_remove(struct map *m, struct str key);           /* returns the value or NULL */
 size_t map_size(const struct map *m);
 
-/* Walk: `size_t at = 0; while ((e = map_next(m, &at)))`. Meanwhile the map must not change, except
- * by map_remove(). */
+/* The next entry of a walk, which begins with *at 0; NULL after the last one. During the walk the map must not
+ * change, except by map_remove(). */
 const struct map_entry *map_next(const struct map *m, size_t *at);
 
-/* Loops over the entries, as map_next() does; declares `const struct map_entry *entry`. */
+/* Walks over all entries with map_next(); declares `const struct map_entry *entry`. */
 #define MAP_FOR_EACH(m, entry)                                                                     \
         for (size_t entry##_at_ = 0, entry##_once_ = 1; entry##_once_ != 0; entry##_once_ = 0)     \
                 for (const struct map_entry *entry; (entry = map_next(m, &entry##_at_)) != NULL;)

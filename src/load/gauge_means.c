@@ -10,10 +10,7 @@ void gauge_means_init(struct gauge_means *g) {
 }
 
 void gauge_means_done(struct gauge_means *g) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
-        while ((e = map_next(&g->gauges, &at)) != NULL)
+        MAP_FOR_EACH(&g->gauges, e)
                 free(e->value);
         map_done(&g->gauges);
         map_init(&g->gauges);

@@ -120,11 +120,8 @@ static void put_server(struct json_writer *w, const char *key, const struct serv
 }
 
 static void put_gauges(struct json_writer *w, const struct gauge_means *g) {
-        const struct map_entry *e;
-        size_t                  at = 0;
-
         json_member_object(w, "metrics");
-        while ((e = map_next(&g->gauges, &at)) != NULL) {
+        MAP_FOR_EACH(&g->gauges, e) {
                 const struct gauge_mean *m = e->value;
 
                 json_member_f64(w, e->key, m->sum / (double)m->n);

@@ -132,11 +132,9 @@ struct error *model_files_print_given_config(const struct model_config *config, 
 }
 
 static bool is_directory(const char *parent, const char *name) {
-        AUTO_CHARS       path = path_join(parent, name);
-        struct file_stat stat;
-        AUTO_ERROR       err = file_stat(path, &stat);
+        AUTO_CHARS path = path_join(parent, name);
 
-        return err == NULL && stat.is_directory;
+        return file_is_directory(path);
 }
 
 struct error *model_files_fill(struct model_config *config, const char *name,

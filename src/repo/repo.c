@@ -142,12 +142,10 @@ static struct error *add_path(struct repo *r, const char *path, struct place *pl
 
 static struct error *add_directory(struct repo *r, const char *path, const struct repo_name *names,
                                    size_t n_names) {
-        struct file_stat stat;
-        struct place     place = { 0 };
-        AUTO_ERROR       unreadable = file_stat(path, &stat);
-        struct error    *err;
+        struct place  place = { 0 };
+        struct error *err;
 
-        if (unreadable != NULL || !stat.is_directory)
+        if (!file_is_directory(path))
                 return no_repository(path, "register");
         if (names_itself(names, n_names))
                 TRY(open_view(r, path, &place.view));

@@ -37,13 +37,7 @@ static struct checked_model *find_model(const struct ensemble_steps_check *e,
 
 /* True for a namespace whose directory does not exist on this machine. */
 static bool is_on_other_machine(const struct ensemble_step *step) {
-        struct file_stat stat;
-        AUTO_ERROR       err = NULL;
-
-        if (*step->namespace == '\0')
-                return false;
-        err = file_stat(step->namespace, &stat);
-        return err != NULL || !stat.is_directory;
+        return *step->namespace != '\0' && !file_is_directory(step->namespace);
 }
 
 static bool is_comparable(const struct checked_model *m) {

@@ -410,9 +410,8 @@ static void evict_locked(struct store_cache *c) {
                 log_warn("%s", err->message);
 }
 
-/* One process at a time, so that two do not both remove what one of them must. While another one holds the
- * lock, this one leaves the work to it and to the next eviction: nobody waits for a process that may be
- * stopped. */
+/* Only the process that has the lock evicts, so that two do not both remove what one of them must. A process that
+ * does not get the lock evicts nothing, and does not wait, since the other process may be stopped. */
 static void evict_once(struct store_cache *c) {
         AUTO_CHARS path = path_join(c->directory, "lock");
         int        fd = -1;

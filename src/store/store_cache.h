@@ -4,7 +4,7 @@
  *     <key>           a whole file, read-only; its time of change is that of its last use
  *     <key>.part      a file that is being fetched, as long as the object
  *     <key>.pieces    which pieces of it are there: a head, then one byte for each
- *     lock            held while files are evicted; nobody waits for it
+ *     lock            held while files are evicted; a process that does not get it evicts nothing
  *
  * The process that fetches a file has a lock on its .part, so several servers can share the directory and
  * each object is fetched once. A .part without a lock was left behind by a process that has ended, or by

@@ -132,9 +132,7 @@ static PyObject *finish_call(uint32_t block) {
         reply_block = calls_wait_replies(block);
         memcpy(&reply, connection_block(reply_block), sizeof(reply));
         /* An error may quote any bytes. */
-        text = PyUnicode_DecodeUTF8((const char *)connection_block(reply_block) +
-                                            reply.answer.text.at,
-                                    (Py_ssize_t)reply.answer.text.len, "replace");
+        text = record_text(connection_block(reply_block), reply.answer.text, "replace");
         result = text != NULL ? Py_BuildValue("(IN)", reply.answer.code, text) : NULL;
         calls_release(reply_block);
         connection_free(block);

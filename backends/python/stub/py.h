@@ -86,6 +86,11 @@ static inline void *connection_block(uint32_t block) {
         return shm_map_at(&connection.map, (uint64_t)block * SHM_BLOCK);
 }
 
+/* Makes a str of a record's text. `errors`, as in bytes.decode(): what becomes of bytes that are no UTF-8. */
+static inline PyObject *record_text(const void *record, struct shm_text text, const char *errors) {
+        return PyUnicode_DecodeUTF8((const char *)record + text.at, (Py_ssize_t)text.len, errors);
+}
+
 /* Pushes a message; waits while the ring is full. Does not wake the server. */
 void connection_post(const struct shm_message *message);
 /* Wakes the server's receiver if it sleeps at least as deep as `least`. */

@@ -419,8 +419,7 @@ static PyObject *make_tensor(const unsigned char *base, const struct shm_tensor 
                 return NULL;
         if (record->gpu != 0)
                 block_hold(owner, hold_of(record));
-        name = PyUnicode_DecodeUTF8((const char *)base + record->name.at, record->name.len,
-                                    "surrogateescape");
+        name = record_text(base, record->name, "surrogateescape");
         if (name != NULL)
                 tensor = tensor_over(name, record,
                                      (const int64_t *)(const void *)(base + record->dims), owner);
@@ -447,8 +446,7 @@ static PyObject *make_outputs(const unsigned char *base, const struct shm_answer
 
 /* The text is that of another model, and may have any bytes. */
 static PyObject *make_error(const unsigned char *base, const struct shm_answer *answer) {
-        PyObject *text = PyUnicode_DecodeUTF8((const char *)base + answer->text.at,
-                                              (Py_ssize_t)answer->text.len, "replace");
+        PyObject *text = record_text(base, answer->text, "replace");
 
         return text != NULL ? call_utils("make_error", "(IN)", answer->code, text) : NULL;
 }
@@ -464,8 +462,7 @@ static PyObject *make_response(uint32_t block) {
                 return response_out_of_reach();
         }
         outputs = make_outputs(base, answer);
-        parameters = PyUnicode_DecodeUTF8((const char *)base + answer->parameters.at,
-                                          answer->parameters.len, "replace");
+        parameters = record_text(base, answer->parameters, "replace");
         if (answer->kind == SHM_ANSWER_ERROR)
                 error = make_error(base, answer);
         else if (answer->parameters.len == 0)

@@ -58,8 +58,7 @@ static const unsigned char *base_of(const struct request *r) {
 }
 
 static PyObject *text_of(const struct request *r, struct shm_text text) {
-        return PyUnicode_DecodeUTF8((const char *)base_of(r) + text.at, (Py_ssize_t)text.len,
-                                    "surrogateescape");
+        return record_text(base_of(r), text, "surrogateescape");
 }
 
 static PyObject *make_input(const struct request *r, const struct shm_tensor *record) {

@@ -636,7 +636,8 @@ static void execute_all_thrice(struct executor *base, struct request **requests,
         }
 }
 
-/* A null request ends with its execution, whatever the backend asks for: otherwise it would hold the model for ever. */
+/* A backend reschedules the null request of a slot. The scheduler ends it all the same, and the model has no
+ * reference of it left. */
 static void test_iterative_null_requests(void **state) {
         static const struct executor_ops ops = { .execute = execute_all_thrice,
                                                  .is_ready = fixture_is_ready };

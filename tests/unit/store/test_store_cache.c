@@ -341,7 +341,7 @@ static void test_nothing_is_kept(void **state) {
         close_place(&p);
 }
 
-/* Another server that was stopped in the middle of an eviction holds up nobody. */
+/* Another process has the lock, as a server that was stopped during an eviction would. */
 static void test_an_eviction_waits_for_no_process(void **state) {
         struct cache_place p;
         AUTO_CHARS         path = NULL;
