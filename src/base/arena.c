@@ -119,7 +119,7 @@ static bool try_block(struct arena *a, size_t bytes) {
 
         if (a->budget != NULL && !byte_budget_take(a->budget, bytes))
                 return false;
-        block = try_alloc(sizeof(*block) + bytes);
+        block = try_aligned_alloc(ARENA_ALIGNMENT, sizeof(*block) + bytes);
         if (block != NULL)
                 open_block(a, block, bytes);
         else if (a->budget != NULL)

@@ -69,6 +69,27 @@ static size_t at_least_one(size_t size) {
 
 #define MIN_ITEMS 4 /* of mem_grow() */
 
+/* docs/decisions/huge-pages.md */
+#define HUGE_PAGE_BYTES ((uintptr_t)2 << 20)
+#define SMALL_PAGES_BYTES ((size_t)1 << 20)
+
+/* Asks the system to back these pages by huge ones where it has some. A system without them says no. */
+static void prefer_huge_pages(void *pages, size_t size) {
+        if (size >= MEM_LARGE_BYTES)
+                (void)madvise(pages, size, MADV_HUGEPAGE);
+}
+
+/* The same for a block that is written from its start on, all but its first mebibyte: of a buffer that a peer announced
+ * and does not send, the first page that is touched is a small one. */
+static void prefer_huge_pages_behind(void *block, size_t size) {
+        uintptr_t at = (uintptr_t)block;
+        uintptr_t first = (at + SMALL_PAGES_BYTES + HUGE_PAGE_BYTES - 1) & ~(HUGE_PAGE_BYTES - 1);
+        uintptr_t end = (at + size) & ~(HUGE_PAGE_BYTES - 1);
+
+        if (size >= MEM_LARGE_BYTES && first < end)
+                (void)madvise((char *)block + (first - at), end - first, MADV_HUGEPAGE);
+}
+
 void *mem_alloc(size_t size) {
         void *memory = malloc(at_least_one(size));
 
@@ -160,6 +181,7 @@ void *try_aligned_alloc(size_t alignment, size_t size) {
 
         if (must_fail(size) || posix_memalign(&memory, alignment, at_least_one(size)) != 0)
                 return NULL;
+        prefer_huge_pages_behind(memory, size);
         return memory;
 }
 
@@ -193,7 +215,10 @@ void *try_remap(void *block, size_t size, size_t new_size) {
         if (must_fail(new_size))
                 return NULL;
         moved = mremap(block, size, new_size, MREMAP_MAYMOVE);
-        return moved == MAP_FAILED ? NULL : moved;
+        if (moved == MAP_FAILED)
+                return NULL;
+        prefer_huge_pages(moved, new_size); /* all of it: one mapping, or it could not grow again */
+        return moved;
 }
 
 void mem_unmap(void *at, size_t size) {

@@ -38,7 +38,7 @@
  * of them has ended. */
 #define MAX_WORK_THREADS 32
 /* Bytes of large blocks that a loop frees in one round; freeing them takes a few tenths of a
- * millisecond. */
+ * millisecond. The size of a huge page, which is costly to free in parts. */
 #define DISCARD_SLICE_BYTES ((size_t)2 << 20)
 /* Limit of the bytes that wait to be freed in slices; a block beyond it is freed at once. */
 #define MAX_DISCARDED_BYTES ((size_t)1 << 30)
@@ -286,7 +286,8 @@ struct discarded {
 
 static void free_slice(struct loop *l) {
         struct discarded *d = l->discarded;
-        size_t            n = MIN(d->left, DISCARD_SLICE_BYTES);
+        size_t            beyond = ((uintptr_t)d + d->left) % DISCARD_SLICE_BYTES;
+        size_t            n = MIN(d->left, beyond > 0 ? beyond : DISCARD_SLICE_BYTES);
         bool              is_mapped = d->is_mapped;
 
         d->left -= n;

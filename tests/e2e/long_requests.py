@@ -33,6 +33,8 @@ input { name: "INPUT0" data_type: TYPE_STRING dims: [-1] }
 output { name: "OUTPUT0" data_type: TYPE_STRING dims: [-1] }
 """,
 }
+# That of the client beside: a request in the queue of "any" waits while the model copies 60 MiB, and no loop is to blame.
+MODELS["small"] = MODELS["any"]
 
 
 def post(text, *fields, model="any", path="infer"):
@@ -280,7 +282,7 @@ class Prober:
         self.stream = -1
         small = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP32",
                                         "data": [1]}]}).encode()
-        self.infer = post(small)
+        self.infer = post(small, model="small")
 
     def __enter__(self):
         return self

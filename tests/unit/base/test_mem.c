@@ -3,7 +3,12 @@
 
 #include "base/mem.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
 
 static void test_alloc_of_zero_is_unique(void **state) {
         (void)state;
@@ -156,6 +161,65 @@ static void test_grow(void **state) {
         free(items);
 }
 
+/* Kernels can be built without huge pages. */
+static bool has_huge_pages(void) {
+        return access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) == 0;
+}
+
+/* Whether huge pages were asked for where `at` lies: the line of flags of its mapping has "hg". */
+static bool is_for_huge_pages(const void *at) {
+        FILE *maps = fopen("/proc/self/smaps", "re");
+        char  line[512];
+        bool  is_here = false, has_flag = false;
+
+        assert_non_null(maps);
+        while (fgets(line, sizeof(line), maps) != NULL) {
+                uintptr_t first, end;
+
+                if (sscanf(line, "%lx-%lx ", &first, &end) == 2)
+                        is_here = first <= (uintptr_t)at && (uintptr_t)at < end;
+                else if (is_here && strncmp(line, "VmFlags:", 8) == 0)
+                        has_flag = strstr(line, " hg") != NULL;
+        }
+        fclose(maps);
+        return has_flag;
+}
+
+static void test_huge_pages(void **state) {
+        (void)state;
+        char *large, *small;
+
+        if (!has_huge_pages())
+                skip();
+        large = try_aligned_alloc(64, 100 * MIB);
+        small = try_aligned_alloc(64, MEM_LARGE_BYTES - 1);
+        assert_true(is_for_huge_pages(large + 50 * MIB));
+        assert_false(is_for_huge_pages(large));           /* what was announced takes nothing */
+        assert_false(is_for_huge_pages(large + MIB - 1)); /* until a mebibyte came */
+        assert_false(is_for_huge_pages(small + 2 * MIB));
+        free(large);
+        free(small);
+}
+
+/* The flag covers all of a block that grows, since mremap() takes one mapping only. */
+static void test_huge_pages_of_a_block_that_grows(void **state) {
+        (void)state;
+        char *block = try_map(MIB);
+
+        for (size_t bytes = MIB; bytes < 128 * MIB; bytes *= 2) {
+                block[0] = 'a';
+                block[bytes - 1] = 'z';
+                block = try_remap(block, bytes, 2 * bytes);
+                assert_non_null(block);
+                assert_int_equal(block[0], 'a');
+                assert_int_equal(block[bytes - 1], 'z');
+                if (has_huge_pages())
+                        assert_int_equal(is_for_huge_pages(block + bytes),
+                                         2 * bytes >= MEM_LARGE_BYTES);
+        }
+        mem_unmap(block, 128 * MIB);
+}
+
 static void test_size_arithmetic(void **state) {
         (void)state;
         size_t result = 42;
@@ -184,6 +248,8 @@ SUITE(mem) {
                 cmocka_unit_test(test_forget),
                 cmocka_unit_test(test_absurd_sizes_give_null),
                 cmocka_unit_test(test_grow),
+                cmocka_unit_test(test_huge_pages),
+                cmocka_unit_test(test_huge_pages_of_a_block_that_grows),
                 cmocka_unit_test(test_size_arithmetic),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
