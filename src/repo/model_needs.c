@@ -7,6 +7,7 @@
 #include "config/chain_line.h"
 #include "config/config_edit.h"
 #include "config/model_config.h"
+#include "repo/composed_model.h"
 #include "repo/model_files.h"
 #include "repo/repo_environment.h"
 
@@ -22,7 +23,11 @@ static void add_need(struct model_needs *needs, const char *name, const char *na
         };
 }
 
-static void read_ensemble(const Inference__ModelEnsembling *ensemble, struct model_needs *needs) {
+/* The number is checked first: each model that is needed is looked for, also with locks held. */
+static struct error *read_ensemble(const struct model_config *c, struct model_needs *needs) {
+        const Inference__ModelEnsembling *ensemble = c->pb->ensemble_scheduling;
+
+        TRY(composed_check_size(c->pb->name, ensemble->n_step));
         needs->kind = NEEDS_STEPS;
         for (size_t i = 0; i < ensemble->n_step; i++) {
                 const Inference__ModelEnsembling__Step *step = ensemble->step[i];
@@ -31,6 +36,7 @@ static void read_ensemble(const Inference__ModelEnsembling *ensemble, struct mod
                          config_text_is_set(step->model_namespace) ? step->model_namespace : "",
                          step->model_version);
         }
+        return NULL;
 }
 
 struct error *model_needs_read(const struct model_config *c, struct model_needs *ret) {
@@ -39,7 +45,7 @@ struct error *model_needs_read(const struct model_config *c, struct model_needs 
 
         TRY(chain_line_read(c, &line));
         if (model_config_is_ensemble(c))
-                read_ensemble(c->pb->ensemble_scheduling, &needs);
+                TRY_OR(read_ensemble(c, &needs), chain_line_done(&line));
         else if (line.kind != CHAIN_NONE)
                 needs.kind = line.kind == CHAIN_NEXT ? NEEDS_NEXT : NEEDS_STAGES;
         for (size_t i = 0; i < line.n_stages; i++)

@@ -36,7 +36,8 @@ struct model_needs {
         size_t             n;
 };
 
-/* Reads the needs. The error is that of chain_line_read(). */
+/* Reads the needs. The error is that of chain_line_read(), or that of composed_check_size() for an ensemble
+ * of too many steps. */
 struct error *model_needs_read(const struct model_config *c, struct model_needs *ret) NODISCARD;
 void          model_needs_done(struct model_needs *needs);
 

@@ -488,11 +488,24 @@ static struct error *check_unchanged(const struct model_source    *source,
                                              "the files changed while they were being loaded");
 }
 
-static struct error *check_needs(struct change *c) {
-        struct model_needs needs;
-        struct error      *err;
+/* Takes `why`. */
+static struct error *refused(const struct change *c, struct error *why) {
+        struct error *err;
 
-        TRY(model_needs_read(c->files.config, &needs));
+        log_error("%s", why->message);
+        err = load_failure(c->entry->label, error_new(why->code, "%s\n", why->message));
+        error_free(why);
+        return err;
+}
+
+static struct error *check_needs(struct change *c, const struct model_source *source) {
+        struct model_needs needs;
+        struct error      *err = model_needs_read(c->files.config, &needs);
+
+        if (err != NULL)
+                return refused(c, err);
+        if (source->must_be_unchanged) /* a poll's */
+                repo_compose_await(c->repo, c->entry, &needs);
         err = repo_compose_register(c->repo, c->entry, &needs);
         model_needs_done(&needs);
         return err;
@@ -500,7 +513,7 @@ static struct error *check_needs(struct change *c) {
 
 static struct error *run_change(struct change *c, const struct model_source *source,
                                 const struct dir_fingerprint *fingerprint) {
-        TRY(check_needs(c));
+        TRY(check_needs(c, source));
         plan_loads(c, fingerprint);
         load_moved(c);
         repo_publish_change(c->repo);

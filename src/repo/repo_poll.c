@@ -57,18 +57,26 @@ static bool is_passing(const struct error *err) {
 }
 
 /* Loads the model. After a failure, a later poll tries again when the fingerprint differs from the
- * one of this attempt; the next one does when the files could not be fetched. */
+ * one of this attempt, or when a model that this one needs has changed; the next one does when the
+ * files could not be fetched. */
 static struct error *load_and_note_failure(struct step *s, const struct model_source *source,
                                            struct repo_entry *e) {
-        struct error *err = repo_change_load(s->repo, e, source, s->fingerprint);
+        struct error *err;
 
+        mutex_lock(&s->repo->table.lock);
+        label_list_done(&e->awaited);
+        e->is_due = false;
+        mutex_unlock(&s->repo->table.lock);
+        err = repo_change_load(s->repo, e, source, s->fingerprint);
         mutex_lock(&s->repo->table.lock);
         dir_fingerprint_free(e->tried);
         e->tried = NULL;
-        if (err != NULL && !is_passing(err))
+        if (err != NULL && !is_passing(err) && !e->is_due)
                 e->tried = STEAL(s->fingerprint);
-        if (err == NULL)
+        if (err == NULL) {
                 s->fingerprint = NULL; /* the entry has it */
+                label_list_done(&e->awaited);
+        }
         mutex_unlock(&s->repo->table.lock);
         return err;
 }

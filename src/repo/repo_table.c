@@ -91,6 +91,7 @@ static void entry_free(struct repo_entry *e) {
         dir_fingerprint_free(e->fingerprint);
         dir_fingerprint_free(e->seen);
         dir_fingerprint_free(e->tried);
+        label_list_done(&e->awaited);
         free(e->directory);
         free(e->repository);
         free(e->label);
@@ -263,6 +264,7 @@ void repo_entry_clear_locked(struct repo_entry *e) {
         dir_fingerprint_free(e->seen);
         dir_fingerprint_free(e->tried);
         e->seen = e->tried = NULL;
+        label_list_done(&e->awaited);
         repo_entry_set_wanted_locked(e, false);
         repo_entry_set_versionless_locked(e, false);
         repo_entry_set_duplicate_locked(e, false);

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ensembles in the repository: how they are loaded, when they are ready, how they go. The texts are those
 that a running Triton 2.64 gave."""
+import base64
 import concurrent.futures
+import json
 import threading
 
 import pytest
@@ -116,6 +118,22 @@ def test_cycles_of_a_request(tmp_path):
         write(server, "z/config.pbtxt", ensemble(("x", "OUT")))
         assert load(server, "z") == (400, text.format("z", "z -> ... -> y -> z"))
         assert value(server, "x", 5) == 116
+
+
+def test_more_steps_than_the_limit(tmp_path):
+    """Refused before a model is looked for, whichever way the configuration comes."""
+    steps = [{"model_name": f"step_{i}", "model_version": -1, "input_map": {"IN": f"t{i}"}, "output_map": {"OUT": f"t{i + 1}"}}
+             for i in range(8193)]
+    tensor = {"data_type": "TYPE_INT32", "dims": [1]}
+    config = json.dumps({"platform": "ensemble", "input": [{"name": "t0", **tensor}],
+                         "output": [{"name": "t8193", **tensor}], "ensemble_scheduling": {"step": steps}})
+    file = base64.b64encode(b"x").decode()
+    text = ("load failed for model 'line': 'line' executes 8193 models for a request, counting those of its steps, at "
+            "most 8192 are supported\n")
+    with opens_server(tmp_path, models(), *EXPLICIT) as server:
+        assert load(server, "line", config=config) == (400, text)
+        assert load(server, "line", config=config, **{"file:1/x": file}) == (400, text)
+        assert load(server, "line") == (200, "")
 
 
 def test_unload_and_load_of_a_step(tmp_path):
