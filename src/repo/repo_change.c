@@ -375,6 +375,9 @@ static void roll_back_change(struct change *c) {
                 mutex_unlock(&c->repo->table.lock);
                 model_unref(load->model);
         }
+        mutex_lock(&c->repo->table.lock);
+        repo_forget_versions_locked(c->entry, &c->files.versions);
+        mutex_unlock(&c->repo->table.lock);
 }
 
 /* Removes versions that failed in an earlier attempt and are not picked any more. */
@@ -411,6 +414,7 @@ static struct model **swap_locked(struct change *c, size_t *ret_n) {
                         old[n++] = repo_version_set_locked(v, VERSION_UNLOADING, NULL, NULL);
         }
         forget_failed_locked(c);
+        repo_forget_versions_locked(e, &c->files.versions);
         repo_entry_set_versionless_locked(e, false);
         *ret_n = n;
         return old;
