@@ -236,12 +236,13 @@ static void add_load(struct change *c, int64_t version) {
 /* True when the version can stay as it is: its files are the same, and so is its configuration
  * except for instance groups. The configuration is compared with the given one, and with the one
  * that the backend completed, because clients read that one, change the groups and send it back. A
- * model with agents never stays: what agents prepare or check is for one load. */
+ * model with agents never stays: what agents prepare or check is for one load. Neither does one that
+ * does not fit the models that it needs any more. */
 static bool may_stay_locked(const struct change *c, const struct repo_version *v,
                             const struct dir_fingerprint *fingerprint) {
         const struct repo_entry *e = c->entry;
 
-        if (e->agents != NULL || c->files.agents != NULL)
+        if (e->agents != NULL || c->files.agents != NULL || v->is_fault)
                 return false;
         return v->state == VERSION_READY && fingerprint != NULL && e->fingerprint != NULL &&
                strcmp(e->directory, c->place) == 0 && e->fingerprint->rest == fingerprint->rest &&
@@ -653,7 +654,7 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
 
 static bool all_ready_locked(const struct repo_entry *e) {
         for (size_t i = 0; i < e->n_versions; i++)
-                if (e->versions[i].state == VERSION_LOADING ||
+                if (e->versions[i].state == VERSION_LOADING || e->versions[i].is_fault ||
                     (e->versions[i].state == VERSION_UNAVAILABLE && !e->versions[i].was_unloaded))
                         return false;
         return e->n_versions > 0;

@@ -154,6 +154,15 @@ static bool serves_from_unreadable(const struct repo_entry *e, const struct repo
         return e->fingerprint != NULL && repo_scan_find_failure(scan, e->repository) != NULL;
 }
 
+/* True when what serves is not what a load of these files would bring: the files are others, or the models that it
+ * needs are, and it does not fit them. */
+static bool is_outdated(const struct repo_entry *e, const struct dir_fingerprint *fingerprint) {
+        for (size_t i = 0; i < e->n_versions; i++)
+                if (e->versions[i].is_fault)
+                        return true;
+        return !dir_fingerprint_equal(e->fingerprint, fingerprint);
+}
+
 /* A model is loaded when its files did not change between two polls, so that a copy in progress is
  * not loaded. */
 static void check_found(struct repo *r, const struct repo_scan *scan,
@@ -169,8 +178,7 @@ static void check_found(struct repo *r, const struct repo_scan *scan,
         repo_entry_note_duplicate_locked(e, scan, found);
         is_unchanged = dir_fingerprint_equal(e->seen, fingerprint);
         is_due = !e->is_busy && !e->is_planned && !e->is_duplicate &&
-                 !serves_from_unreadable(e, scan) &&
-                 !dir_fingerprint_equal(e->fingerprint, fingerprint) &&
+                 !serves_from_unreadable(e, scan) && is_outdated(e, fingerprint) &&
                  !dir_fingerprint_equal(e->tried, fingerprint);
         if (is_unchanged && !e->is_duplicate)
                 repo_change_outdate_locked(e,

@@ -120,6 +120,49 @@ def test_cycles_of_a_request(tmp_path):
         assert value(server, "x", 5) == 116
 
 
+DECOUPLED = "model_transaction_policy { decoupled: true }\n"
+NOT_DECOUPLED = ("UNAVAILABLE", "the steps of ensemble 'line' are decoupled now, load it again")
+
+
+def is_decoupled(server, model):
+    config = requests.get(f"{server.url}/v2/models/{model}/config", timeout=SECONDS).json()
+    return config.get("model_transaction_policy", {}).get("decoupled", False)
+
+
+def test_a_step_that_becomes_decoupled(tmp_path):
+    with opens_server(tmp_path, models(), *EXPLICIT, "--load-model=line") as server:
+        write(server, "A/config.pbtxt", adding(1, out="A_OUT", more=DECOUPLED))
+        assert load(server, "A") == (200, "")
+        assert states(server)["line"] == NOT_DECOUPLED
+        assert load(server, "line") == (200, "")
+        assert states(server)["line"] == READY and is_decoupled(server, "line")
+        write(server, "A/config.pbtxt", adding(1, out="A_OUT"))
+        assert load(server, "A") == (200, "")
+        assert load(server, "line") == (200, "")
+        assert value(server, "line", 5) == 116
+
+
+def test_a_step_that_becomes_decoupled_in_a_poll(tmp_path):
+    with opens_server(tmp_path, models(), *POLL) as server:
+        write(server, "A/config.pbtxt", adding(1, out="A_OUT", more=DECOUPLED))
+        wait_until(lambda: is_ready(server, "line") and is_decoupled(server, "line"), lambda: states(server))
+        assert set(states(server).values()) == {READY}
+
+
+def test_a_step_that_does_not_fit_any_more(tmp_path):
+    """A load that cannot make it serve says so."""
+    with opens_server(tmp_path, models(), *EXPLICIT, "--load-model=line") as server:
+        write(server, "B/config.pbtxt", adding(10, out="B_OUT").replace("TYPE_INT32", "TYPE_FP32"))
+        assert load(server, "B") == (200, "")
+        state, reason = states(server)["line"]
+        assert state == "UNAVAILABLE" and "between_1" in reason
+        assert load(server, "line") == (400, "load failed for model 'line': version 1 is at UNAVAILABLE state: Invalid "
+                                             f"argument: {reason};\n")
+        write(server, "B/config.pbtxt", adding(10, out="B_OUT"))
+        assert load(server, "B") == (200, "")
+        assert states(server)["line"] == READY and value(server, "line", 5) == 116
+
+
 def test_more_steps_than_the_limit(tmp_path):
     """Refused before a model is looked for, whichever way the configuration comes."""
     steps = [{"model_name": f"step_{i}", "model_version": -1, "input_map": {"IN": f"t{i}"}, "output_map": {"OUT": f"t{i + 1}"}}
