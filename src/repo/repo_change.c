@@ -635,6 +635,7 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
         free(e->sent_config);
         e->sent_config = NULL;
         e->is_requested = false;
+        repo_entry_excuse_failures_locked(e);
         repo_entry_set_wanted_locked(e, false);
         repo_entry_set_versionless_locked(e, false);
         repo_compose_forget_locked(r, e);

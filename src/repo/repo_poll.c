@@ -199,6 +199,7 @@ static void check_found(struct repo *r, const struct repo_scan *scan,
 
 /* Forgets an entry that has no directory and does not serve. */
 static void forget_locked(struct repo *r, struct repo_entry *e) {
+        repo_entry_excuse_failures_locked(e);
         repo_entry_clear_locked(e);
         repo_forget_locked(r, e);
 }
@@ -249,6 +250,7 @@ static struct steps plan_steps(struct repo *r) {
                 check_found(r, &scan, &scan.models[i], &steps);
         check_removed(r, &scan, &steps);
         repo_scan_done(&scan);
+        repo_publish_change(r); /* a model that did not load may be gone */
         return steps;
 }
 

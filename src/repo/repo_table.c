@@ -368,6 +368,12 @@ struct model *repo_version_set_unloaded_locked(struct repo_version *v) {
         return old;
 }
 
+void repo_entry_excuse_failures_locked(struct repo_entry *e) {
+        for (size_t i = 0; i < e->n_versions; i++)
+                if (e->versions[i].state == VERSION_UNAVAILABLE)
+                        repo_version_set_unloaded_locked(&e->versions[i]); /* it has no model */
+}
+
 static bool is_same_block(const struct repo_version *v, const struct repo_block *block) {
         if (block == NULL || v->blocked == NULL)
                 return block == NULL && v->blocked == NULL;

@@ -150,6 +150,8 @@ struct model *repo_version_set_locked(struct repo_version *v, enum version_state
 /* Sets UNAVAILABLE, with the reason "unloaded", for a version that was not loaded because of no failure of
  * its own. */
 struct model *repo_version_set_unloaded_locked(struct repo_version *v);
+/* The same for all versions that failed to load: the model was unloaded, or is gone. */
+void repo_entry_excuse_failures_locked(struct repo_entry *e);
 /* Why a READY version cannot serve for now: see the members of struct repo_version. */
 struct repo_block {
         const char *why; /* copied */
