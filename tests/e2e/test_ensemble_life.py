@@ -120,6 +120,21 @@ def test_cycles_of_a_request(tmp_path):
         assert value(server, "x", 5) == 116
 
 
+def test_a_step_with_files_of_a_request_stays(tmp_path):
+    """It was requested, so it was not loaded for the ensemble alone."""
+    config = {"backend": "testing", "max_batch_size": 8, "parameters": {"add": {"string_value": "3"}},
+              "input": [{"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}],
+              "output": [{"name": "A_OUT", "data_type": "TYPE_INT32", "dims": [1]}]}
+    with opens_server(tmp_path, models(), *EXPLICIT) as server:
+        assert load(server, "A", config=json.dumps(config),
+                    **{"file:1/x": base64.b64encode(b"x").decode()}) == (200, "")
+        assert load(server, "line") == (200, "")
+        assert value(server, "line", 5) == 118
+        assert unload(server, "line", unload_dependents=True) == (200, "")
+        expect_gone(server, "line", "B", "C")
+        assert states(server)["A"] == READY
+
+
 DECOUPLED = "model_transaction_policy { decoupled: true }\n"
 NOT_DECOUPLED = ("UNAVAILABLE", "the steps of ensemble 'line' are decoupled now, load it again")
 
