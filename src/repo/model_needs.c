@@ -7,7 +7,6 @@
 #include "config/chain_line.h"
 #include "config/config_edit.h"
 #include "config/model_config.h"
-#include "repo/composed_model.h"
 #include "repo/model_files.h"
 #include "repo/repo_environment.h"
 
@@ -23,11 +22,22 @@ static void add_need(struct model_needs *needs, const char *name, const char *na
         };
 }
 
+/* Each step of an ensemble may be an ensemble: twenty of two steps each execute a million models for one request,
+ * and take as long to be asked whether they are ready. */
+struct error *model_needs_check_size(const char *name, size_t n_all) {
+        if (n_all <= MAX_ALL_STEPS)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "'%s' executes %zu models for a request, counting those of its steps, at "
+                         "most %d are supported",
+                         name, n_all, MAX_ALL_STEPS);
+}
+
 /* The number is checked first: each model that is needed is looked for, also with locks held. */
 static struct error *read_ensemble(const struct model_config *c, struct model_needs *needs) {
         const Inference__ModelEnsembling *ensemble = c->pb->ensemble_scheduling;
 
-        TRY(composed_check_size(c->pb->name, ensemble->n_step));
+        TRY(model_needs_check_size(c->pb->name, ensemble->n_step));
         needs->kind = NEEDS_STEPS;
         for (size_t i = 0; i < ensemble->n_step; i++) {
                 const Inference__ModelEnsembling__Step *step = ensemble->step[i];
