@@ -211,19 +211,8 @@ static struct error *plan_ensemble(struct loaded_model *l, struct step_models *s
                          is_decoupled ? "are" : "are not");
 }
 
-/* Each step of an ensemble may be an ensemble: twenty of two steps each execute a million models for one request,
- * and take as long to be asked whether they are ready. */
-struct error *composed_check_size(const char *name, size_t n_all) {
-        if (n_all <= MAX_ALL_STEPS)
-                return NULL;
-        return error_new(ERR_INVALID_ARG,
-                         "'%s' executes %zu models for a request, counting those of its steps, at "
-                         "most %d are supported",
-                         name, n_all, MAX_ALL_STEPS);
-}
-
 static struct error *make_plan(struct composed_model *c, struct step_models *s) {
-        TRY(composed_check_size(c->model->name, s->n_all));
+        TRY(model_needs_check_size(c->model->name, s->n_all));
         switch (c->needs.kind) {
         case NEEDS_NEXT:
         case NEEDS_STAGES: return plan_chain(c, s);

@@ -22,9 +22,6 @@ struct chain_metrics;
 struct loaded_model;
 struct scheduler;
 
-/* Models that a request of a composed model may execute, with those of its steps. */
-#define MAX_ALL_STEPS 8192
-
 struct composed_model {
         struct loaded_model      *model; /* borrowed: it holds this */
         struct model_needs        needs;
@@ -32,9 +29,6 @@ struct composed_model {
         struct chain_metrics     *metrics; /* owned; for chains */
         struct step_models_holder holder;
 };
-
-/* INVALID_ARG when a request of the model executes more. */
-struct error *composed_check_size(const char *name, size_t n_all) NODISCARD;
 
 /* *ret is NULL when the model needs no other models. */
 struct error *composed_model_new(struct loaded_model *l, struct composed_model **ret) NODISCARD;

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct label_list {
@@ -14,6 +15,7 @@ struct label_list {
 };
 
 void label_list_add(struct label_list *l, const char *label); /* copies it */
+bool label_list_has(const struct label_list *l, const char *label);
 /* Moves the texts of `from` to the end of the list. */
 void label_list_take(struct label_list *l, struct label_list *from);
 void label_list_done(struct label_list *l);

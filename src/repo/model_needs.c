@@ -22,7 +22,22 @@ static void add_need(struct model_needs *needs, const char *name, const char *na
         };
 }
 
-static void read_ensemble(const Inference__ModelEnsembling *ensemble, struct model_needs *needs) {
+/* Each step of an ensemble may be an ensemble: twenty of two steps each execute a million models for one request,
+ * and take as long to be asked whether they are ready. */
+struct error *model_needs_check_size(const char *name, size_t n_all) {
+        if (n_all <= MAX_ALL_STEPS)
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "'%s' executes %zu models for a request, counting those of its steps, at "
+                         "most %d are supported",
+                         name, n_all, MAX_ALL_STEPS);
+}
+
+/* The number is checked first: each model that is needed is looked for, also with locks held. */
+static struct error *read_ensemble(const struct model_config *c, struct model_needs *needs) {
+        const Inference__ModelEnsembling *ensemble = c->pb->ensemble_scheduling;
+
+        TRY(model_needs_check_size(c->pb->name, ensemble->n_step));
         needs->kind = NEEDS_STEPS;
         for (size_t i = 0; i < ensemble->n_step; i++) {
                 const Inference__ModelEnsembling__Step *step = ensemble->step[i];
@@ -31,6 +46,7 @@ static void read_ensemble(const Inference__ModelEnsembling *ensemble, struct mod
                          config_text_is_set(step->model_namespace) ? step->model_namespace : "",
                          step->model_version);
         }
+        return NULL;
 }
 
 struct error *model_needs_read(const struct model_config *c, struct model_needs *ret) {
@@ -39,7 +55,7 @@ struct error *model_needs_read(const struct model_config *c, struct model_needs 
 
         TRY(chain_line_read(c, &line));
         if (model_config_is_ensemble(c))
-                read_ensemble(c->pb->ensemble_scheduling, &needs);
+                TRY_OR(read_ensemble(c, &needs), chain_line_done(&line));
         else if (line.kind != CHAIN_NONE)
                 needs.kind = line.kind == CHAIN_NEXT ? NEEDS_NEXT : NEEDS_STAGES;
         for (size_t i = 0; i < line.n_stages; i++)

@@ -36,7 +36,14 @@ struct model_needs {
         size_t             n;
 };
 
-/* Reads the needs. The error is that of chain_line_read(). */
+/* Models that a request of a composed model may execute, with those of its steps. */
+#define MAX_ALL_STEPS 8192
+
+/* INVALID_ARG when a request of the model executes more. */
+struct error *model_needs_check_size(const char *name, size_t n_all) NODISCARD;
+
+/* Reads the needs. The error is that of chain_line_read(), or that of model_needs_check_size() for an ensemble
+ * of too many steps. */
 struct error *model_needs_read(const struct model_config *c, struct model_needs *ret) NODISCARD;
 void          model_needs_done(struct model_needs *needs);
 

@@ -236,12 +236,13 @@ static void add_load(struct change *c, int64_t version) {
 /* True when the version can stay as it is: its files are the same, and so is its configuration
  * except for instance groups. The configuration is compared with the given one, and with the one
  * that the backend completed, because clients read that one, change the groups and send it back. A
- * model with agents never stays: what agents prepare or check is for one load. */
+ * model with agents never stays: what agents prepare or check is for one load. Neither does one that
+ * does not fit the models that it needs any more. */
 static bool may_stay_locked(const struct change *c, const struct repo_version *v,
                             const struct dir_fingerprint *fingerprint) {
         const struct repo_entry *e = c->entry;
 
-        if (e->agents != NULL || c->files.agents != NULL)
+        if (e->agents != NULL || c->files.agents != NULL || v->is_fault)
                 return false;
         return v->state == VERSION_READY && fingerprint != NULL && e->fingerprint != NULL &&
                strcmp(e->directory, c->place) == 0 && e->fingerprint->rest == fingerprint->rest &&
@@ -375,6 +376,9 @@ static void roll_back_change(struct change *c) {
                 mutex_unlock(&c->repo->table.lock);
                 model_unref(load->model);
         }
+        mutex_lock(&c->repo->table.lock);
+        repo_forget_versions_locked(c->entry, &c->files.versions);
+        mutex_unlock(&c->repo->table.lock);
 }
 
 /* Removes versions that failed in an earlier attempt and are not picked any more. */
@@ -411,6 +415,7 @@ static struct model **swap_locked(struct change *c, size_t *ret_n) {
                         old[n++] = repo_version_set_locked(v, VERSION_UNLOADING, NULL, NULL);
         }
         forget_failed_locked(c);
+        repo_forget_versions_locked(e, &c->files.versions);
         repo_entry_set_versionless_locked(e, false);
         *ret_n = n;
         return old;
@@ -488,11 +493,24 @@ static struct error *check_unchanged(const struct model_source    *source,
                                              "the files changed while they were being loaded");
 }
 
-static struct error *check_needs(struct change *c) {
-        struct model_needs needs;
-        struct error      *err;
+/* Takes `why`. */
+static struct error *refused(const struct change *c, struct error *why) {
+        struct error *err;
 
-        TRY(model_needs_read(c->files.config, &needs));
+        log_error("%s", why->message);
+        err = load_failure(c->entry->label, error_new(why->code, "%s\n", why->message));
+        error_free(why);
+        return err;
+}
+
+static struct error *check_needs(struct change *c, const struct model_source *source) {
+        struct model_needs needs;
+        struct error      *err = model_needs_read(c->files.config, &needs);
+
+        if (err != NULL)
+                return refused(c, err);
+        if (source->must_be_unchanged) /* a poll's */
+                repo_compose_await(c->repo, c->entry, &needs);
         err = repo_compose_register(c->repo, c->entry, &needs);
         model_needs_done(&needs);
         return err;
@@ -500,7 +518,7 @@ static struct error *check_needs(struct change *c) {
 
 static struct error *run_change(struct change *c, const struct model_source *source,
                                 const struct dir_fingerprint *fingerprint) {
-        TRY(check_needs(c));
+        TRY(check_needs(c, source));
         plan_loads(c, fingerprint);
         load_moved(c);
         repo_publish_change(c->repo);
@@ -617,6 +635,7 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
         free(e->sent_config);
         e->sent_config = NULL;
         e->is_requested = false;
+        repo_entry_excuse_failures_locked(e);
         repo_entry_set_wanted_locked(e, false);
         repo_entry_set_versionless_locked(e, false);
         repo_compose_forget_locked(r, e);
@@ -636,7 +655,7 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
 
 static bool all_ready_locked(const struct repo_entry *e) {
         for (size_t i = 0; i < e->n_versions; i++)
-                if (e->versions[i].state == VERSION_LOADING ||
+                if (e->versions[i].state == VERSION_LOADING || e->versions[i].is_fault ||
                     (e->versions[i].state == VERSION_UNAVAILABLE && !e->versions[i].was_unloaded))
                         return false;
         return e->n_versions > 0;

@@ -39,7 +39,7 @@ struct error *repo_change_load(struct repo *r, struct repo_entry *e,
                                struct dir_fingerprint    *fingerprint) NODISCARD;
 void          repo_change_unload(struct repo *r, struct repo_entry *e);
 
-/* True when what serves agrees with files of this fingerprint. */
+/* True when what serves agrees with files of this fingerprint, and with the models that it needs. */
 bool repo_entry_is_current(struct repo *r, struct repo_entry *e,
                            const struct dir_fingerprint *fingerprint);
 /* Returns the configuration that came with an earlier load and is still valid for files of this

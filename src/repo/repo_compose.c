@@ -148,19 +148,27 @@ static const struct model_needs *serving_needs_locked(const struct repo_entry *e
         return needs_of(NULL);
 }
 
+static void restore_locked(struct repo *r, const struct repo_entry *e) {
+        set_needs_locked(r, e, serving_needs_locked(e));
+}
+
+void repo_compose_restore(struct repo *r, struct repo_entry *e) {
+        MUTEX_GUARD(&r->table.lock);
+        restore_locked(r, e);
+}
+
+void repo_compose_await(struct repo *r, struct repo_entry *e, const struct model_needs *needs) {
+        MUTEX_GUARD(&r->table.lock);
+        label_list_done(&e->awaited);
+        for (size_t i = 0; i < needs->n; i++)
+                label_list_add(&e->awaited, needs->items[i].name);
+}
+
 static bool serves_locked(const struct repo_entry *e) {
         for (size_t i = 0; i < e->n_versions; i++)
                 if (e->versions[i].state == VERSION_READY)
                         return true;
         return false;
-}
-
-/* A model without a version that serves keeps the needs of its failed load: a poll tries it again
- * once the models exist. */
-void repo_compose_restore(struct repo *r, struct repo_entry *e) {
-        MUTEX_GUARD(&r->table.lock);
-        if (serves_locked(e))
-                set_needs_locked(r, e, serving_needs_locked(e));
 }
 
 void repo_compose_forget_locked(struct repo *r, struct repo_entry *e) {
@@ -284,8 +292,9 @@ static struct error *check_present_locked(struct repo *r, const struct repo_entr
 static struct error *register_locked(struct repo *r, struct repo_entry *e,
                                      const struct model_needs *needs) {
         set_needs_locked(r, e, needs);
-        TRY(check_cycle_locked(r, e, needs->kind));
-        return check_present_locked(r, e, needs);
+        TRY_OR(check_cycle_locked(r, e, needs->kind), restore_locked(r, e));
+        TRY_OR(check_present_locked(r, e, needs), restore_locked(r, e));
+        return NULL;
 }
 
 struct error *repo_compose_register(struct repo *r, struct repo_entry *e,
@@ -381,13 +390,25 @@ static void rebind_label(struct repo *r, const char *label) {
         free(models);
 }
 
-/* The next poll retries models that failed because this one was missing. */
-static void retry_locked(struct repo *r, const struct label_list *labels) {
-        for (size_t i = 1; i < labels->n; i++) {
-                struct repo_entry *e = find_label_locked(r, labels->items[i]);
+static bool awaits_locked(struct repo *r, const struct repo_entry *e,
+                          const struct label_list *labels) {
+        for (size_t i = 0; i < labels->n; i++) {
+                const struct repo_entry *changed = find_label_locked(r, labels->items[i]);
 
-                if (e == NULL || serves_locked(e))
+                if (changed != NULL && label_list_has(&e->awaited, changed->name))
+                        return true;
+        }
+        return false;
+}
+
+/* The next poll tries models again that failed because one of these was missing or did not fit. */
+static void retry_locked(struct repo *r, const struct label_list *labels) {
+        for (size_t i = 0; i < r->table.n_entries; i++) {
+                struct repo_entry *e = r->table.sorted[i];
+
+                if (e->awaited.n == 0 || !awaits_locked(r, e, labels))
                         continue;
+                e->is_due = true;
                 dir_fingerprint_free(e->tried);
                 e->tried = NULL;
         }
@@ -429,12 +450,14 @@ void repo_compose_rebind(struct repo *r, const struct repo_entry *e) {
         list_bottom_up_locked(r, e->label, &labels);
         if (r->has_namespaces)
                 add_users_of_name_locked(r, e->name, &labels);
-        retry_locked(r, &labels);
         mutex_unlock(&r->table.lock);
         mutex_lock(&r->binding);
         for (size_t i = 0; i < labels.n; i++)
                 rebind_label(r, labels.items[i]);
         mutex_unlock(&r->binding);
+        mutex_lock(&r->table.lock);
+        retry_locked(r, &labels); /* after the binding, which may have made them found */
+        mutex_unlock(&r->table.lock);
         label_list_done(&labels);
 }
 

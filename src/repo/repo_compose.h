@@ -24,12 +24,15 @@ struct model *repo_compose_find_step(void *owner, const struct model_key *user,
 #define CIRCULAR_ENSEMBLES_FORMAT "circular dependency between ensembles: %s -> ... -> %s -> %s"
 
 /* Records the needs of the entry's model. INVALID_ARG "load failed for model '<m>': ...\n" when
- * they form a cycle, or when a needed model is missing. The caller then restores the previous needs
- * with repo_compose_restore(). */
+ * they form a cycle, or when a needed model is missing; then it restores the previous needs. */
 struct error *repo_compose_register(struct repo *r, struct repo_entry *e,
                                     const struct model_needs *needs) NODISCARD;
-/* After a failed load: restores the needs of what serves, if anything does. */
+/* After a failed load: restores the needs of what serves. The graph has no others, so what is in it has no
+ * cycle, and needs nothing that only a client has named. */
 void repo_compose_restore(struct repo *r, struct repo_entry *e);
+/* To be called before repo_compose_register() in a load of a poll: when it fails, the next poll tries again
+ * once one of these models has changed. */
+void repo_compose_await(struct repo *r, struct repo_entry *e, const struct model_needs *needs);
 /* Removes the needs of the entry's model. The table's lock is held. */
 void repo_compose_forget_locked(struct repo *r, struct repo_entry *e);
 

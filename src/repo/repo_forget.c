@@ -25,9 +25,29 @@ struct model *repo_forget_model_locked(struct repo *r, struct repo_entry *e) {
         return NULL;
 }
 
+static bool is_old(const struct repo_version *v, const struct version_pick *pick) {
+        return v->state == VERSION_UNAVAILABLE && !version_pick_has(pick, v->number);
+}
+
+void repo_forget_versions_locked(struct repo_entry *e, const struct version_pick *pick) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < e->n_versions; i++)
+                n += is_old(&e->versions[i], pick);
+        for (size_t i = 0; n > REPO_MAX_GONE;) {
+                if (!is_old(&e->versions[i], pick)) {
+                        i++;
+                        continue;
+                }
+                repo_entry_remove_version_locked(e, e->versions[i].number);
+                n--;
+        }
+}
+
 /* Uploaded files are in no repository. */
 static bool is_gone_locked(const struct repo_entry *e) {
-        return *e->repository == '\0' && e->n_versions > 0 && repo_is_over_locked(e);
+        return *e->repository == '\0' && (e->n_versions > 0 || e->is_versionless) &&
+               repo_is_over_locked(e);
 }
 
 struct model *repo_note_gone_locked(struct repo *r, struct repo_entry *e) {

@@ -161,6 +161,16 @@ static struct error *load_source(struct repo *r, const struct model_source *sour
         return poll_error(r, &source->key, err);
 }
 
+/* An unload of a model that needs this one leaves it. */
+static void note_requested(struct repo *r, const struct model_key *key) {
+        struct repo_entry *e;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_find_locked(&r->table, key);
+        if (e != NULL)
+                e->is_requested = true;
+}
+
 /* The models that the configuration of the request needs stay loaded meanwhile. */
 static struct error *load_held(struct repo *r, const struct model_source *source) {
         struct load_hold   hold = { 0 };
@@ -177,6 +187,8 @@ static struct error *load_held(struct repo *r, const struct model_source *source
         mutex_unlock(&r->table.lock);
         model_needs_done(&needs);
         err = load_source(r, source);
+        if (err == NULL)
+                note_requested(r, &source->key);
         load_hold_release(r, &hold);
         return err;
 }

@@ -57,18 +57,26 @@ static bool is_passing(const struct error *err) {
 }
 
 /* Loads the model. After a failure, a later poll tries again when the fingerprint differs from the
- * one of this attempt; the next one does when the files could not be fetched. */
+ * one of this attempt, or when a model that this one needs has changed; the next one does when the
+ * files could not be fetched. */
 static struct error *load_and_note_failure(struct step *s, const struct model_source *source,
                                            struct repo_entry *e) {
-        struct error *err = repo_change_load(s->repo, e, source, s->fingerprint);
+        struct error *err;
 
+        mutex_lock(&s->repo->table.lock);
+        label_list_done(&e->awaited);
+        e->is_due = false;
+        mutex_unlock(&s->repo->table.lock);
+        err = repo_change_load(s->repo, e, source, s->fingerprint);
         mutex_lock(&s->repo->table.lock);
         dir_fingerprint_free(e->tried);
         e->tried = NULL;
-        if (err != NULL && !is_passing(err))
+        if (err != NULL && !is_passing(err) && !e->is_due)
                 e->tried = STEAL(s->fingerprint);
-        if (err == NULL)
+        if (err == NULL) {
                 s->fingerprint = NULL; /* the entry has it */
+                label_list_done(&e->awaited);
+        }
         mutex_unlock(&s->repo->table.lock);
         return err;
 }
@@ -146,6 +154,15 @@ static bool serves_from_unreadable(const struct repo_entry *e, const struct repo
         return e->fingerprint != NULL && repo_scan_find_failure(scan, e->repository) != NULL;
 }
 
+/* True when what serves is not what a load of these files would bring: the files are others, or the models that it
+ * needs are, and it does not fit them. */
+static bool is_outdated(const struct repo_entry *e, const struct dir_fingerprint *fingerprint) {
+        for (size_t i = 0; i < e->n_versions; i++)
+                if (e->versions[i].is_fault)
+                        return true;
+        return !dir_fingerprint_equal(e->fingerprint, fingerprint);
+}
+
 /* A model is loaded when its files did not change between two polls, so that a copy in progress is
  * not loaded. */
 static void check_found(struct repo *r, const struct repo_scan *scan,
@@ -161,8 +178,7 @@ static void check_found(struct repo *r, const struct repo_scan *scan,
         repo_entry_note_duplicate_locked(e, scan, found);
         is_unchanged = dir_fingerprint_equal(e->seen, fingerprint);
         is_due = !e->is_busy && !e->is_planned && !e->is_duplicate &&
-                 !serves_from_unreadable(e, scan) &&
-                 !dir_fingerprint_equal(e->fingerprint, fingerprint) &&
+                 !serves_from_unreadable(e, scan) && is_outdated(e, fingerprint) &&
                  !dir_fingerprint_equal(e->tried, fingerprint);
         if (is_unchanged && !e->is_duplicate)
                 repo_change_outdate_locked(e,
@@ -183,6 +199,7 @@ static void check_found(struct repo *r, const struct repo_scan *scan,
 
 /* Forgets an entry that has no directory and does not serve. */
 static void forget_locked(struct repo *r, struct repo_entry *e) {
+        repo_entry_excuse_failures_locked(e);
         repo_entry_clear_locked(e);
         repo_forget_locked(r, e);
 }
@@ -233,6 +250,7 @@ static struct steps plan_steps(struct repo *r) {
                 check_found(r, &scan, &scan.models[i], &steps);
         check_removed(r, &scan, &steps);
         repo_scan_done(&scan);
+        repo_publish_change(r); /* a model that did not load may be gone */
         return steps;
 }
 

@@ -91,6 +91,7 @@ static void entry_free(struct repo_entry *e) {
         dir_fingerprint_free(e->fingerprint);
         dir_fingerprint_free(e->seen);
         dir_fingerprint_free(e->tried);
+        label_list_done(&e->awaited);
         free(e->directory);
         free(e->repository);
         free(e->label);
@@ -263,6 +264,7 @@ void repo_entry_clear_locked(struct repo_entry *e) {
         dir_fingerprint_free(e->seen);
         dir_fingerprint_free(e->tried);
         e->seen = e->tried = NULL;
+        label_list_done(&e->awaited);
         repo_entry_set_wanted_locked(e, false);
         repo_entry_set_versionless_locked(e, false);
         repo_entry_set_duplicate_locked(e, false);
@@ -364,6 +366,12 @@ struct model *repo_version_set_unloaded_locked(struct repo_version *v) {
         v->was_unloaded = true;
         update_counts(v->entry);
         return old;
+}
+
+void repo_entry_excuse_failures_locked(struct repo_entry *e) {
+        for (size_t i = 0; i < e->n_versions; i++)
+                if (e->versions[i].state == VERSION_UNAVAILABLE)
+                        repo_version_set_unloaded_locked(&e->versions[i]); /* it has no model */
 }
 
 static bool is_same_block(const struct repo_version *v, const struct repo_block *block) {

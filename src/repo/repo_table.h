@@ -18,6 +18,7 @@
 #include "base/lock.h"
 #include "base/map.h"
 #include "repo/change_goal.h"
+#include "repo/label_list.h"
 #include "repo/model_key.h"
 #include "repo/repo.h"
 
@@ -77,7 +78,10 @@ struct repo_entry {
         struct agent_list        *agents;      /* ref; of what serves; NULL: none */
         struct dir_fingerprint   *fingerprint; /* owned; of the files that serve; or NULL */
         struct dir_fingerprint   *seen;        /* owned; at the last poll; NULL: no directory */
-        struct dir_fingerprint   *tried;       /* owned; of a failed load; or NULL */
+        struct dir_fingerprint   *tried;       /* owned; of a failed load of a poll; or NULL */
+        struct label_list         awaited; /* names of the models that this load needs: when one of
+                                            * them has changed, the next poll tries again */
+        bool                      is_due;  /* one of them has changed since the load began */
         struct model_generations *generations; /* ref; loads that live sequences may belong to */
         struct repo_version      *versions;    /* owned; ascending */
         size_t                    n_versions;
@@ -146,6 +150,8 @@ struct model *repo_version_set_locked(struct repo_version *v, enum version_state
 /* Sets UNAVAILABLE, with the reason "unloaded", for a version that was not loaded because of no failure of
  * its own. */
 struct model *repo_version_set_unloaded_locked(struct repo_version *v);
+/* The same for all versions that failed to load: the model was unloaded, or is gone. */
+void repo_entry_excuse_failures_locked(struct repo_entry *e);
 /* Why a READY version cannot serve for now: see the members of struct repo_version. */
 struct repo_block {
         const char *why; /* copied */

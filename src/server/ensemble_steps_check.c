@@ -7,7 +7,7 @@
 #include "base/strbuf.h"
 #include "config/config_edit.h"
 #include "config/ensemble_models.h"
-#include "repo/composed_model.h"
+#include "repo/model_needs.h"
 #include "server/model_check.h"
 
 enum visit { NOT_VISITED, VISITING, VISITED };
@@ -135,7 +135,7 @@ static struct error *check_size(const struct ensemble_steps_check *e, struct che
 
                 n_all += 1 + (step != NULL ? step->n_all : 0); /* n_all of each is bounded */
         }
-        TRY(error_at(composed_check_size(g->pb->name, n_all), "ensemble_scheduling"));
+        TRY(error_at(model_needs_check_size(g->pb->name, n_all), "ensemble_scheduling"));
         m->n_all = n_all;
         return NULL;
 }

@@ -6,7 +6,7 @@
  * fit (config/ensemble_models.h). A step with a namespace (the path of a repository) names a model of
  * that repository; it is not checked when the directory does not exist on this machine. Each mistake
  * becomes a problem of the ensemble, located at the step or at the entry of its map. So do more steps
- * of steps than the server takes (composed_check_size()). Models that have mistakes are not compared
+ * of steps than the server takes (model_needs_check_size()). Models that have mistakes are not compared
  * with their steps, and settings that a backend may still complete are not reported as missing.
  *
  * Threads.  One owner.

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ensembles in the repository: how they are loaded, when they are ready, how they go. The texts are those
 that a running Triton 2.64 gave."""
+import base64
 import concurrent.futures
+import json
 import threading
 
 import pytest
@@ -116,6 +118,80 @@ def test_cycles_of_a_request(tmp_path):
         write(server, "z/config.pbtxt", ensemble(("x", "OUT")))
         assert load(server, "z") == (400, text.format("z", "z -> ... -> y -> z"))
         assert value(server, "x", 5) == 116
+
+
+def test_a_step_with_files_of_a_request_stays(tmp_path):
+    """It was requested, so it was not loaded for the ensemble alone."""
+    config = {"backend": "testing", "max_batch_size": 8, "parameters": {"add": {"string_value": "3"}},
+              "input": [{"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}],
+              "output": [{"name": "A_OUT", "data_type": "TYPE_INT32", "dims": [1]}]}
+    with opens_server(tmp_path, models(), *EXPLICIT) as server:
+        assert load(server, "A", config=json.dumps(config),
+                    **{"file:1/x": base64.b64encode(b"x").decode()}) == (200, "")
+        assert load(server, "line") == (200, "")
+        assert value(server, "line", 5) == 118
+        assert unload(server, "line", unload_dependents=True) == (200, "")
+        expect_gone(server, "line", "B", "C")
+        assert states(server)["A"] == READY
+
+
+DECOUPLED = "model_transaction_policy { decoupled: true }\n"
+NOT_DECOUPLED = ("UNAVAILABLE", "the steps of ensemble 'line' are decoupled now, load it again")
+
+
+def is_decoupled(server, model):
+    config = requests.get(f"{server.url}/v2/models/{model}/config", timeout=SECONDS).json()
+    return config.get("model_transaction_policy", {}).get("decoupled", False)
+
+
+def test_a_step_that_becomes_decoupled(tmp_path):
+    with opens_server(tmp_path, models(), *EXPLICIT, "--load-model=line") as server:
+        write(server, "A/config.pbtxt", adding(1, out="A_OUT", more=DECOUPLED))
+        assert load(server, "A") == (200, "")
+        assert states(server)["line"] == NOT_DECOUPLED
+        assert load(server, "line") == (200, "")
+        assert states(server)["line"] == READY and is_decoupled(server, "line")
+        write(server, "A/config.pbtxt", adding(1, out="A_OUT"))
+        assert load(server, "A") == (200, "")
+        assert load(server, "line") == (200, "")
+        assert value(server, "line", 5) == 116
+
+
+def test_a_step_that_becomes_decoupled_in_a_poll(tmp_path):
+    with opens_server(tmp_path, models(), *POLL) as server:
+        write(server, "A/config.pbtxt", adding(1, out="A_OUT", more=DECOUPLED))
+        wait_until(lambda: is_ready(server, "line") and is_decoupled(server, "line"), lambda: states(server))
+        assert set(states(server).values()) == {READY}
+
+
+def test_a_step_that_does_not_fit_any_more(tmp_path):
+    """A load that cannot make it serve says so."""
+    with opens_server(tmp_path, models(), *EXPLICIT, "--load-model=line") as server:
+        write(server, "B/config.pbtxt", adding(10, out="B_OUT").replace("TYPE_INT32", "TYPE_FP32"))
+        assert load(server, "B") == (200, "")
+        state, reason = states(server)["line"]
+        assert state == "UNAVAILABLE" and "between_1" in reason
+        assert load(server, "line") == (400, "load failed for model 'line': version 1 is at UNAVAILABLE state: Invalid "
+                                             f"argument: {reason};\n")
+        write(server, "B/config.pbtxt", adding(10, out="B_OUT"))
+        assert load(server, "B") == (200, "")
+        assert states(server)["line"] == READY and value(server, "line", 5) == 116
+
+
+def test_more_steps_than_the_limit(tmp_path):
+    """Refused before a model is looked for, whichever way the configuration comes."""
+    steps = [{"model_name": f"step_{i}", "model_version": -1, "input_map": {"IN": f"t{i}"}, "output_map": {"OUT": f"t{i + 1}"}}
+             for i in range(8193)]
+    tensor = {"data_type": "TYPE_INT32", "dims": [1]}
+    config = json.dumps({"platform": "ensemble", "input": [{"name": "t0", **tensor}],
+                         "output": [{"name": "t8193", **tensor}], "ensemble_scheduling": {"step": steps}})
+    file = base64.b64encode(b"x").decode()
+    text = ("load failed for model 'line': 'line' executes 8193 models for a request, counting those of its steps, at "
+            "most 8192 are supported\n")
+    with opens_server(tmp_path, models(), *EXPLICIT) as server:
+        assert load(server, "line", config=config) == (400, text)
+        assert load(server, "line", config=config, **{"file:1/x": file}) == (400, text)
+        assert load(server, "line") == (200, "")
 
 
 def test_unload_and_load_of_a_step(tmp_path):

@@ -59,6 +59,36 @@ def test_failed(server):
     assert not rows(server, "brought_")
 
 
+def test_without_a_version(server):
+    """They are not in the index, but known."""
+    def refusal(name):
+        return requests.post(f"{server.url}/v2/models/{name}/infer", timeout=20, json={"inputs": []}).json()["error"]
+
+    names = [f"bare_{i:03}" for i in range(REMEMBERED + 30)]
+    for name in names:
+        request = sent()
+        request["parameters"]["file:data"] = request["parameters"].pop("file:1/data")
+        post(server, name, "load", 400, json=request)
+    assert refusal(names[30]) == f"Request for unknown model: '{names[30]}' has no available versions"
+    assert refusal(names[29]) == f"Request for unknown model: '{names[29]}' is not found"
+
+
+def versions_of(server, name):
+    return [int(row[1]) for row in index(server) if row[0] == name]
+
+
+@pytest.mark.parametrize("backend", ["identity", "nonexistent"])
+def test_versions(server, backend):
+    """Those that the last load did not bring, of one model."""
+    for version in range(1, REMEMBERED + 30):
+        request = sent(backend=backend)
+        request["parameters"][f"file:{version}/data"] = request["parameters"].pop("file:1/data")
+        post(server, f"many_{backend}", "load", 200 if backend == "identity" else 400, json=request)
+        wait_until(lambda: "UNLOADING" not in {row[2] for row in index(server)})
+    first = 28 if backend == "identity" else 29  # the last but one ended after the last load
+    assert versions_of(server, f"many_{backend}") == list(range(first, REMEMBERED + 30))
+
+
 def test_loaded_again(server):
     """A model that serves again is not forgotten with those that it was unloaded before."""
     post(server, "again", "load", json=sent())

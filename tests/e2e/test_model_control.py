@@ -275,6 +275,17 @@ def test_requests_in_flight_on_a_removed_version_complete(explicit, name):
         wait_for_index(explicit, name, [("1", "READY", None), ("2", "UNAVAILABLE", "unloaded")])
 
 
+def test_unload_after_a_failed_load(tmp_path, way, stubs):
+    """Nobody waits for the model any more: the server is ready."""
+    with opens_server(tmp_path, {"m": model_text(parameters={"fail_load": "no luck"})}, *EXPLICIT) as server:
+        assert control(server, way, "load", "m", stubs)[0] == "INVALID_ARGUMENT"
+        assert of(server, "m") == [("1", "UNAVAILABLE", "Internal: no luck")]
+        assert not is_server_ready(server)
+        assert control(server, way, "unload", "m", stubs) is None
+        assert of(server, "m") == [("1", "UNAVAILABLE", "unloaded")]
+        assert is_server_ready(server)
+
+
 def test_unload_lets_requests_in_flight_complete(explicit, name, way, stubs):
     make_gated(explicit, name)
     load(explicit, name)

@@ -185,6 +185,17 @@ def test_a_load_that_hangs(tmp_path):
         assert infer(server, "hangs").status == 200
 
 
+def test_a_model_that_does_not_load_is_removed(tmp_path):
+    """A server is not ready without it, until its directory is gone."""
+    models = {"bad": model_text("testing", parameters={"fail_load": "no luck"}), "good": model_text()}
+    with opens_server(tmp_path, models, *POLL, "--exit-on-error=false") as server:
+        assert ("bad", "1", "UNAVAILABLE", "Internal: no luck") in index(server)
+        assert not is_server_ready(server)
+        os.rename(tmp_path / "bad", tmp_path / ".bad")
+        wait_for_index(server, "bad", [("1", "UNAVAILABLE", "unloaded")])
+        assert is_server_ready(server)
+
+
 def test_a_removed_model_finishes_what_it_has_begun(polled):
     with Gate(polled, "slow") as gate, concurrent.futures.ThreadPoolExecutor() as pool:
         in_flight = pool.submit(infer, polled, "slow")

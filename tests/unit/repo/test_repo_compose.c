@@ -15,7 +15,9 @@
 #include "repo/load_parameters.h"
 #include "repo/load_user.h"
 #include "repo/loaded_model.h"
+#include "repo/model_graph.h"
 #include "repo/model_kind.h"
+#include "repo/override.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_place.h"
 #include "shortage.h"
@@ -182,6 +184,71 @@ static void test_what_is_not_there(void **state) {
         assert_error(repo_load(p.repo, "a", NULL), ERR_INVALID_ARG,
                      "load failed for model 'a': next model 'b' of model 'a' has no loaded "
                      "version\n");
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
+static size_t count_users(struct repo_place *p, const char *name) {
+        struct model_order users;
+        size_t             n;
+
+        MUTEX_GUARD(&p->repo->table.lock);
+        model_graph_dependents(p->repo->graph, name, &users);
+        n = users.n;
+        model_order_done(&users);
+        return n;
+}
+
+/* What only a failed load has named is not kept: each load could name others. */
+static void test_needs_of_a_failed_load_go(void **state) {
+        struct repo_place p;
+
+        (void)state;
+        open_line(&p);
+        assert_ok(repo_load(p.repo, "b", NULL), "b");
+        assert_int_equal(count_users(&p, "c"), 1);
+        repo_place_add(&p, "b", NEXT("gone"));
+        repo_place_add(&p, "d", NEXT("gone"));
+        error_free(repo_load(p.repo, "b", NULL));
+        error_free(repo_load(p.repo, "d", NULL));
+        assert_int_equal(count_users(&p, "gone"), 0);
+        assert_int_equal(count_users(&p, "c"), 1); /* of what serves */
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
+#define NEXT_IS_A                                                                                  \
+        "{\"backend\":\"fake\",\"max_batch_size\":4,"                                              \
+        "\"input\":[{\"name\":\"IN\",\"data_type\":\"TYPE_INT32\",\"dims\":[2]}],"                 \
+        "\"output\":[{\"name\":\"OUT\",\"data_type\":\"TYPE_INT32\",\"dims\":[2]}],"               \
+        "\"parameters\":{\"next\":{\"string_value\":\"a\"}}}"
+
+/* With uploaded files the load itself finds the cycle. It does not stay: without an order the models that
+ * need others would not be unloaded at the end. */
+static void test_a_cycle_of_a_failed_load_goes(void **state) {
+        const struct override_file file = { .path = "1/x", .bytes = "", .n_bytes = 0 };
+        const struct repo_override sent = { .config_json = NEXT_IS_A,
+                                            .files = &file,
+                                            .n_files = 1 };
+        struct repo_place          p;
+        struct repo_entry        **all;
+        size_t                     n;
+
+        (void)state;
+        open_line(&p);
+        assert_ok(repo_load(p.repo, "a", NULL), "a");
+        assert_ok(repo_unload(p.repo, "c"), "unload");
+        assert_error(repo_load(p.repo, "c", &sent), ERR_INVALID_ARG,
+                     "load failed for model 'c': chain of model 'c' is circular: c -> a -> b -> "
+                     "c\n");
+        all = repo_compose_list_top_down(p.repo, &n);
+        assert_int_equal(n, 3);
+        assert_string_equal(all[0]->name, "a");
+        assert_string_equal(all[1]->name, "b");
+        assert_string_equal(all[2]->name, "c");
+        free(all);
+        assert_ok(repo_load(p.repo, "c", NULL), "c");
+        expect_index(&p, "a:1:READY:-\nb:1:READY:-\nc:1:READY:-\nd:-1:UNKNOWN:-\n");
         repo_place_close(&p);
         repo_place_end(&p);
 }
@@ -468,6 +535,8 @@ SUITE(repo_compose) {
                 cmocka_unit_test(test_a_reload_is_bound),
                 cmocka_unit_test(test_what_was_loaded_for_it_alone_goes),
                 cmocka_unit_test(test_what_is_not_there),
+                cmocka_unit_test(test_needs_of_a_failed_load_go),
+                cmocka_unit_test(test_a_cycle_of_a_failed_load_goes),
                 cmocka_unit_test(test_what_is_not_there_without_memory),
                 cmocka_unit_test(test_needs_without_memory),
                 cmocka_unit_test(test_ensembles_that_double),

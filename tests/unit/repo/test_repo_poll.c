@@ -478,6 +478,83 @@ static void test_a_load_that_hangs(void **state) {
         repo_place_end(&p);
 }
 
+#define NEXT(model) "parameters { key: 'next' value { string_value: '" model "' } } "
+
+static void poll_often(struct repo_place *p) {
+        for (int i = 0; i < 4; i++)
+                repo_poll(p->repo);
+}
+
+/* Files that need a model which comes later are tried again then, whether the model serves already or not. */
+static void test_a_need_that_comes_later(void **state) {
+        struct repo_place p;
+
+        (void)state;
+        repo_place_begin(&p);
+        p.is_followed = true;
+        repo_place_add(&p, "m", "");
+        repo_place_add(&p, "new", NEXT("z"));
+        repo_place_open(&p, one_folder, 1);
+        log_lines_begin();
+        error_free(repo_load_all(p.repo));
+        poll_often(&p);
+        repo_place_add(&p, "m", NEXT("z"));
+        poll_often(&p);
+        poll_often(&p);
+        assert_int_equal(log_lines_count_prefix("E failed to poll model 'm'"), 1);
+        repo_place_await_index(&p, "m:1:READY:-\nnew:-1:UNKNOWN:-\n");
+        repo_place_add(&p, "z", "");
+        poll_often(&p);
+        repo_place_await_index(&p, "m:1:READY:-\nnew:1:READY:-\nz:1:READY:-\n");
+        assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 4);
+        assert_int_equal(log_lines_count_prefix("E failed to poll model 'm'"), 1);
+        log_lines_end();
+        repo_place_end(&p);
+}
+
+struct change_of_z {
+        struct repo_place *place;
+        unsigned           n_calls;
+        bool               has_failed;
+};
+
+static void change_z_in_first(void *userp) {
+        struct change_of_z *c = userp;
+
+        if (c->n_calls++ == 0)
+                c->has_failed = repo_unload(c->place->repo, "z") != NULL;
+}
+
+/* The model that is needed may change just before the load fails. */
+static void test_a_need_that_changes_during_a_failing_load(void **state) {
+        struct repo_place  p;
+        struct change_of_z change = { .place = &p };
+
+        (void)state;
+        repo_place_begin(&p);
+        p.is_followed = true;
+        repo_place_add(&p, "m", "");
+        repo_place_add(&p, "z", "");
+        repo_place_open(&p, one_folder, 1);
+        log_lines_begin();
+        assert_ok(repo_load_all(p.repo), "load");
+        repo_poll(p.repo);
+        repo_place_add(&p, "m", NEXT("z"));
+        repo_poll(p.repo);
+        fake_host_fail(FAKE_MODEL_INITIALIZE, "m", TRITONSERVER_ERROR_INTERNAL, "boom");
+        fake_host_on_call(FAKE_MODEL_INITIALIZE, change_z_in_first, &change);
+        repo_poll(p.repo);
+        assert_int_equal(change.n_calls, 1);
+        assert_false(change.has_failed);
+        fake_host_fail(FAKE_MODEL_INITIALIZE, NULL, 0, NULL);
+        poll_often(&p); /* loads z, and m */
+        repo_place_await_index(&p, "m:1:READY:-\nz:1:READY:-\n");
+        assert_true(change.n_calls >= 3);
+        fake_host_on_call(FAKE_MODEL_INITIALIZE, NULL, NULL);
+        log_lines_end();
+        repo_place_end(&p);
+}
+
 void __real_heap_end_trim(void);
 void __wrap_heap_end_trim(void);
 
@@ -510,6 +587,8 @@ SUITE(repo_poll) {
                 cmocka_unit_test(test_changes_during_a_failing_load),
                 cmocka_unit_test(test_changes_during_a_load),
                 cmocka_unit_test(test_a_load_that_hangs),
+                cmocka_unit_test(test_a_need_that_comes_later),
+                cmocka_unit_test(test_a_need_that_changes_during_a_failing_load),
                 cmocka_unit_test(test_unreadable_repository),
                 cmocka_unit_test(test_unreadable_among_others),
                 cmocka_unit_test(test_twins_stay_twins),
