@@ -49,6 +49,8 @@ CPU_PER_REQUEST = 25e-6
 ANSWER_SECONDS = 30
 HOLD_SECONDS = 0.3  # how long requests without an end are left open
 ANSWER_HELD_SECONDS = 3  # time to compute answers that are not read
+WATCH_SECONDS = 3  # the deadline of Watch, which does not end by itself
+COST_SECONDS = 1  # for measuring what the bystander's own questions cost
 OTHERS_MS = 50
 OTHERS_TRIES = 3
 BUDGET = 64 << 20
@@ -198,7 +200,7 @@ class Server:
             pass
 
     def grpc(self, method, messages, is_stream, is_compressed):
-        arguments = {"timeout": ANSWER_SECONDS}
+        arguments = {"timeout": WATCH_SECONDS if method.endswith("/Watch") else ANSWER_SECONDS}
         if is_compressed:
             arguments["compression"] = grpc.Compression.Gzip
         try:
@@ -231,6 +233,7 @@ class Bystander:
     """bystander.py, which asks while a case is sent."""
 
     def __init__(self):
+        self.costs = {}
         self.start()
 
     def start(self):
@@ -248,8 +251,23 @@ class Bystander:
             raise RuntimeError("the bystander: " + answer["error"])
         return answer
 
+    @staticmethod
+    def who(decoder):
+        return next(who for start, who in BYSTANDERS.items() if decoder.startswith(start))
+
+    def cost(self, server, decoder):
+        """CPU time of the server for one of its answers, in seconds."""
+        who = self.who(decoder)
+        if who not in self.costs:
+            self.begin(server, decoder)
+            cpu = server.cpu_seconds()
+            time.sleep(COST_SECONDS)
+            n_answers = self.end()["n"]
+            self.costs[who] = (server.cpu_seconds() - cpu) / n_answers
+        return self.costs[who]
+
     def begin(self, server, decoder):
-        thread, service, kind, *more = next(who for start, who in BYSTANDERS.items() if decoder.startswith(start))
+        thread, service, kind, *more = self.who(decoder)
         self.tell(" ".join(["begin", str(server.process.pid), thread, kind, str(server.ports[service]), *more]))
         self.hear()
 
@@ -331,13 +349,13 @@ def try_case(server, bystander, case):
         server.restart()
     server.forget_peak()
     try:
+        cost = bystander.cost(server, case.decoder)
         bystander.begin(server, case.decoder)
         cpu = server.cpu_seconds()
         answer = case.send(server)
         held = server.memory("VmHWM") - server.base
         others = bystander.end()
-        # Each answer of the bystander takes the server some 20 us.
-        cpu = max(0, server.cpu_seconds() - cpu - CPU_PER_REQUEST * others["n"])
+        cpu = max(0, server.cpu_seconds() - cpu - cost * others["n"])
         server.check()
         return Result(case, answer, held, cpu, others["worst_ms"])
     except (OSError, RuntimeError, grpc.RpcError) as e:
