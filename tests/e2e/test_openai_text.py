@@ -15,7 +15,19 @@ from python_programs import OPTIONS as PYTHON_OPTIONS
 BACKENDS = openai_models.BACKENDS
 FOLDER = tempfile.TemporaryDirectory(prefix="openai_text_")
 LOG = pathlib.Path(FOLDER.name) / "cancelled"
-MODELS = openai_models.models(LOG)
+# Older forms of models, without the inputs that some members need.
+MODELS = {
+    **openai_models.models(LOG),
+    "old_vllm": openai_models.model(openai_models.VLLM, openai_models.io(
+        [("text_input", "STRING", [1], True), ("stream", "BOOL", [1], True),
+         ("sampling_parameters", "STRING", [1], True)], [("text_output", "STRING", [-1])])),
+    "old_trtllm": openai_models.model(openai_models.TRTLLM, openai_models.io(
+        [("text_input", "STRING", [1], False), ("max_tokens", "INT32", [1], True)],
+        [("text_output", "STRING", [-1])]), "max_batch_size: 4\n"),
+    "old_llmapi": openai_models.model(openai_models.LLMAPI, openai_models.io(
+        [("text_input", "STRING", [1], False), ("sampling_param_max_tokens", "INT32", [1], True)],
+        [("text_output", "STRING", [-1])])),
+}
 OPTIONS = (*PYTHON_OPTIONS, "--openai-max-choices=4", "--openai-heartbeat-ms=200",
            "--http-max-input-size=200000")
 TAKES_SECONDS = 15
@@ -341,11 +353,31 @@ def test_4_inputs_of_llmapi(server):
     ("trtllm", "logprobs", 1), ("trtllm", "logit_bias", {"1": 1}),
     ("llmapi", "logprobs", 1), ("llmapi", "response_format", FORM),
     ("llmapi", "presence_penalty", 1), ("speaks", "suffix", "x"), ("vllm", "suffix", "x"),
+    ("old_vllm", "logprobs", 1), ("old_trtllm", "echo", True), ("old_llmapi", "echo", True),
 ])
 def test_members_that_a_model_lacks_are_refused_by_name(server, name, member, value):
     answer = complete(server, name, "a", **{member: value})
     assert answer.status == 400
     assert answer.error["param"] == member and member in answer.error["message"]
+
+
+def test_members_that_a_model_needs_no_input_for(server):
+    for name in ("old_vllm", "old_trtllm", "old_llmapi"):
+        answer = complete(server, name, "a|b", echo=False, logprobs=None)
+        assert answer.status == 200, answer.body
+        assert answer.json["choices"][0]["text"] == "ab"
+    assert complete(server, "old_vllm", "a|b", echo=True).status == 200  # it repeats the prompt without being asked
+
+
+@pytest.mark.parametrize("seed", [7, 7.0, 7e0])
+def test_a_seed_with_a_fraction(server, seed):
+    """Numbers may be written with one, and the models get an integer."""
+    body = json.dumps({"model": "vllm", "prompt": "@show", "seed": seed}).replace("7.0", "70e-1")
+    answer = call(server, "/v1/completions", body.encode())
+    assert answer.status == 200, answer.body
+    values = json.loads(answer.json["choices"][0]["text"])["values"]
+    assert values["sampling_parameters"] == ['{"seed":7}']
+    assert shown(server, "trtllm", seed=seed, max_tokens=1)[0]["seed"] == [7]
 
 
 def tool(name, **more):
@@ -406,6 +438,9 @@ def test_3_4_the_schema_of_a_tool_constrains_the_text(server):
     ("vllm", {"tools": [WEATHER], "tool_choice": tool("sports")}, "tool_choice"),
     ("vllm", {"tools": [WEATHER], "tool_choice": {"type": "function"}}, "tool_choice"),
     ("vllm", {"tools": [WEATHER], "tool_choice": 7}, "tool_choice"),
+    ("vllm", {"tool_choice": "required"}, "tool_choice"),
+    ("vllm", {"tools": [], "tool_choice": tool("weather")}, "tool_choice"),
+    ("trtllm", {"tool_choice": "always"}, "tool_choice"),
     ("vllm", {"tools": [WEATHER, tool("b")], "tool_choice": "required"}, "tool_choice"),
     ("vllm", {"tools": [{}], "tool_choice": "required"}, "tools"),
     ("vllm", {"tools": [WEATHER], "tool_choice": "required", "response_format": FORM},
@@ -443,6 +478,8 @@ def test_log_probabilities(server):
     ({"logprobs": 6}, "logprobs"), ({"best_of": 2}, "best_of"), ({"prompt": 7}, "prompt"),
     ({"prompt": []}, "prompt"), ({"prompt": ["a", 1]}, "prompt"), ({"prompt": [1, 2]}, "prompt"),
     ({"model": None}, "model"), ({"model": ""}, "model"),
+    ({"logit_bias": "a"}, "logit_bias"), ({"logit_bias": {"a": 1}}, "logit_bias"),
+    ({"logit_bias": {"7": 101}}, "logit_bias"), ({"logit_bias": {"7": None}}, "logit_bias"),
     ({"response_format": {"type": "xml"}}, "response_format"),
     ({"response_format": {"type": "json_schema"}}, "response_format"),
 ])
