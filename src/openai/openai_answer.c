@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "codec/json_writer.h"
 #include "core_api/datatype.h"
-#include "openai/openai_error.h"
 #include "openai/openai_logprobs.h"
 #include "openai/openai_object.h"
 
@@ -442,9 +441,9 @@ void openai_answer_end_stream(const struct openai_answer *a, struct strbuf *out)
         STRBUF_PUT_LIT(out, DONE);
 }
 
-void openai_answer_put_failure(unsigned status, const char *message, struct strbuf *out) {
+void openai_answer_put_failure(const struct openai_error *e, struct strbuf *out) {
         STRBUF_PUT_LIT(out, "data: ");
-        openai_error_print(&(struct openai_error){ .status = status, .message = message }, out);
+        openai_error_print(e, out);
         STRBUF_PUT_LIT(out, "\n\n" DONE);
 }
 

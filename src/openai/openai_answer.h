@@ -20,6 +20,7 @@
 #include "base/arena.h"
 #include "base/strbuf.h"
 #include "call/infer_message.h"
+#include "openai/openai_error.h"
 #include "openai/openai_map.h"
 #include "openai/openai_text.h"
 
@@ -86,7 +87,7 @@ void openai_answer_end_part(struct openai_answer *a, const struct openai_part_st
 /* Appends the usage, if the client asked for it, and "data: [DONE]". */
 void openai_answer_end_stream(const struct openai_answer *a, struct strbuf *out);
 /* Appends the error as an event, and "data: [DONE]". */
-void openai_answer_put_failure(unsigned status, const char *message, struct strbuf *out);
+void openai_answer_put_failure(const struct openai_error *e, struct strbuf *out);
 /* Prints the whole answer. INTERNAL when the model gave none. */
 struct error *openai_answer_print(struct openai_answer *a, struct arena *scratch,
                                   struct strbuf *out) NODISCARD;

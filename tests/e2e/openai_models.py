@@ -12,6 +12,7 @@ each. A prompt of the form "@<command>" asks for something special:
     @none    no finish reason is reported
     @wait_after    the same after the other parts
     @stubborn      goes on for 1.5 s, whether it is cancelled or not
+    @late    sleeps for 0.5 s before anything else
     @held    goes on after the other parts until the file `log`.go exists, whether it is cancelled or not
 
 Names of tests begin with the number of what they check, of the list that the API was built by: 1 OpenAI's client for
@@ -91,6 +92,8 @@ class TritonPythonModel:
     def run(self, inputs, sender):
         final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         try:
+            if any("@late" in str(value) for value in inputs.values()):
+                time.sleep(0.5)
             self.answer(inputs, sender)
             sender.send(flags=final)
         except Exception as error:
@@ -193,7 +196,7 @@ OPENAI = PROGRAM + '''
         if prompt == "@wait":
             self.wait(sender)
             return
-        if prompt == "@long":
+        if prompt.startswith("@long"):
             self.send(sender, {"error": {"message": "the prompt has 9 tokens, the context has 8",
                                          "type": "invalid_request_error", "param": "messages",
                                          "code": "context_length_exceeded"}})

@@ -244,6 +244,19 @@ def test_a_failure_in_a_stream(server, name):
         "message": "the model has failed", "type": "server_error", "param": None, "code": None}}
 
 
+@pytest.mark.parametrize("name, param, code", [("speaks", "messages", "context_length_exceeded"),
+                                               ("vllm", None, None)])
+def test_a_failure_after_a_heartbeat(server, name, param, code):
+    """An event with the whole object, as an answer before the stream would have had it."""
+    content = "@long|@late" if name == "speaks" else "@late|@fail"
+    answer = chat(server, name, content, stream=True)
+    assert answer.status == 200 and answer.body.startswith(b": \n\n"), answer.body
+    found = events(answer.body)
+    assert found[-1] == "[DONE]"
+    error = json.loads(found[-2])["error"]
+    assert (error["param"], error["code"]) == (param, code), error
+
+
 def test_a_heartbeat_while_no_text_comes(server):
     connection = openai_models.begin(server, "/v1/completions",
                            {"model": "vllm", "prompt": "@wait", "stream": True})

@@ -229,14 +229,25 @@ static void test_a_whole_answer(void **state) {
 }
 
 static void test_a_failure(void **state) {
+        static const struct openai_error full = { .status = 503, .message = "a\nb" };
+        static const struct openai_error long_prompt = {
+                .status = 400, .message = "x", .param = "messages", .code = OPENAI_CODE_TOO_LONG
+        };
         struct strbuf out;
 
         (void)state;
         strbuf_init(&out, 0);
-        openai_answer_put_failure(503, "a\nb", &out);
+        openai_answer_put_failure(&full, &out);
         assert_string_equal(strbuf_cstr(&out),
                             "data: {\"error\":{\"message\":\"a\\nb\",\"type\":\"server_error\","
                             "\"param\":null,\"code\":\"overloaded\"}}\n\ndata: [DONE]\n\n");
+        strbuf_clear(&out);
+        openai_answer_put_failure(&long_prompt, &out);
+        assert_string_equal(
+                strbuf_cstr(&out),
+                "data: {\"error\":{\"message\":\"x\",\"type\":\"invalid_request_error\","
+                "\"param\":\"messages\",\"code\":\"context_length_exceeded\"}}\n\n"
+                "data: [DONE]\n\n");
         strbuf_done(&out);
 }
 
