@@ -523,10 +523,21 @@ static void end_request(struct pending_openai *p) {
                 end_whole(p);
 }
 
+/* A stream of nothing would look like an answer. */
+static void check_stream(struct pending_openai *p) {
+        struct error *err = openai_answer_check(&p->answer);
+
+        if (err != NULL)
+                fail_inferences(p, err);
+}
+
 /* An inference ended, or the function that starts them. The last one ends the request. */
 static void drop_running(struct pending_openai *p) {
-        if (--p->n_running == 0)
-                end_request(p);
+        if (--p->n_running > 0)
+                return;
+        if (p->request.is_stream && !has_ended(p))
+                check_stream(p);
+        end_request(p);
 }
 
 static void keep_response_of(struct openai_run *run) {

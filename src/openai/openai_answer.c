@@ -426,6 +426,12 @@ static void put_usage(const struct openai_answer *a, struct json_writer *w) {
         json_end_object(w);
 }
 
+struct error *openai_answer_check(const struct openai_answer *a) {
+        if (a->model->format != OPENAI_FORMAT_OPENAI || a->has_object)
+                return NULL;
+        return error_new(ERR_INTERNAL, "model '%s' gave no answer", a->model->name);
+}
+
 #define DONE "data: [DONE]\n\n"
 
 void openai_answer_end_stream(const struct openai_answer *a, struct strbuf *out) {
@@ -479,8 +485,7 @@ struct error *openai_answer_print(struct openai_answer *a, struct arena *scratch
         struct json_writer w = { .out = out };
 
         if (a->model->format == OPENAI_FORMAT_OPENAI) {
-                if (a->object.len == 0)
-                        return error_new(ERR_INTERNAL, "model '%s' gave no answer", a->model->name);
+                TRY(openai_answer_check(a));
                 strbuf_put(out, a->object.ptr, a->object.len);
                 return strbuf_check(out, "the answer");
         }

@@ -140,6 +140,18 @@ static enum error_code code_of(struct str type) {
         return ERR_INTERNAL;
 }
 
+/* Some servers of models answer a text in place of the object. It has no type, so the failure is the model's. */
+static struct error *refusal_of_text(struct str error, struct arena *scratch) {
+        struct json_reader r = json_reader_of(error);
+        struct str         message = json_read_string(&r, scratch);
+
+        return error_new(ERR_INTERNAL, "%.*s", STR_ARG(message));
+}
+
+static bool is_refusal(struct str error) {
+        return error.ptr != NULL && (error.ptr[0] == '{' || error.ptr[0] == '"');
+}
+
 static struct error *refusal_of_object(struct openai_answer *a, struct str error,
                                        struct arena *scratch) {
         struct str    code = json_find_text(error, "code", scratch);
@@ -148,6 +160,8 @@ static struct error *refusal_of_object(struct openai_answer *a, struct str error
         struct str    param = json_find_text(error, "param", scratch);
         struct error *err;
 
+        if (error.ptr[0] == '"')
+                return refusal_of_text(error, scratch);
         if (STR_IS(code, OPENAI_CODE_TOO_LONG))
                 a->code = OPENAI_CODE_TOO_LONG;
         if (message.len == 0)
@@ -345,8 +359,9 @@ static struct error *add_object(struct openai_answer *a, struct str object, stru
         size_t                begin = out->len;
 
         TRY(read_members(a, object, scratch, &o));
-        if (o.error.ptr != NULL && o.error.ptr[0] == '{')
+        if (is_refusal(o.error))
                 return refusal_of_object(a, o.error, scratch);
+        a->has_object = true;
         if (a->q->endpoint == OPENAI_EMBEDDINGS && o.data.ptr != NULL)
                 TRY(check_rows(a, o.data));
         count_usage(a, &o);

@@ -177,7 +177,8 @@ LLMAPI = TEXT + '''
         return self.tensors(out)
 '''
 
-# Answers the last message or the prompt; "@tools" answers with a call of a tool in pieces.
+# Answers the last message or the prompt; "@tools" answers with a call of a tool in pieces, "@silent" with nothing, "@text"
+# with an error that is a text.
 OPENAI = PROGRAM + '''
     def send(self, sender, value):
         sender.send(self.tensors({"openai_response": [json.dumps(value)]}))
@@ -200,6 +201,11 @@ OPENAI = PROGRAM + '''
             self.send(sender, {"error": {"message": "the prompt has 9 tokens, the context has 8",
                                          "type": "invalid_request_error", "param": "messages",
                                          "code": "context_length_exceeded"}})
+            return
+        if prompt.startswith("@silent"):
+            return
+        if prompt == "@text":
+            self.send(sender, {"error": "no object"})
             return
         if prompt == "@bad":
             sender.send(self.tensors({"openai_response": ["no JSON"]}))

@@ -138,6 +138,24 @@ def test_a_model_that_answers_no_object(server):
     assert answer.error["type"] == "server_error"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_error_that_is_a_text(server, stream):
+    answer = chat(server, "speaks", "@text", stream=stream)
+    assert answer.status == 500
+    assert answer.error == {"message": "no object", "type": "server_error", "param": None, "code": None}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_model_that_answers_nothing(server, stream):
+    said = {"message": "model 'speaks' gave no answer", "type": "server_error", "param": None, "code": None}
+    answer = chat(server, "speaks", "@silent", stream=stream)
+    assert answer.status == 500
+    assert answer.error == said
+    if stream:  # after a heartbeat
+        *_, failure, done = events(chat(server, "speaks", "@silent|@late", stream=True).body)
+        assert json.loads(failure)["error"] == said and done == "[DONE]"
+
+
 # ---- streams ------------------------------------------------------------------------------------
 
 
