@@ -358,6 +358,14 @@ static struct error *add_choice(struct openai_answer *a, uint32_t index, struct 
         return strbuf_check(&a->joined, "the answer");
 }
 
+/* The offsets of log-probabilities count the prompt that the text begins with. */
+static void begin_after_prompt(struct openai_answer *a, const struct openai_part *part) {
+        size_t n = openai_text_characters(a->q->texts[part->first_text]);
+
+        for (uint32_t i = part->first_choice; i < part->first_choice + part->n_choices; i++)
+                a->choices[i].offset = n;
+}
+
 /* The vLLM backend refuses to repeat the prompt in a stream. */
 static void put_prompts(struct openai_answer *a, const struct openai_part *part,
                         struct strbuf *out) {
@@ -384,6 +392,8 @@ struct error *openai_answer_add(struct openai_answer *a, struct openai_part_stat
                 return strbuf_check(out, "the answer");
         }
         count_tokens(a, part, r);
+        if (!part->has_response && a->q->echoes)
+                begin_after_prompt(a, &part->part);
         if (!part->has_response && repeats_prompt(a))
                 put_prompts(a, &part->part, out);
         part->has_response = true;

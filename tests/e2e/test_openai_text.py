@@ -497,6 +497,17 @@ def test_log_probabilities(server):
     assert [(t["token"], t["top_logprobs"]) for t in whole["content"]] == [("a", []), ("bc", [])]
 
 
+def test_offsets_begin_after_the_prompt_that_is_repeated(server):
+    prompts = ["a|bc", "\u00e9|x"]
+    whole = complete(server, "vllm", prompts, logprobs=0, echo=True, n=2).json["choices"]
+    assert [c["logprobs"]["text_offset"] for c in whole] == [[4, 5], [4, 5], [3, 4], [3, 4]]
+    found = {i: [] for i in range(4)}
+    for chunk in chunks(complete(server, "vllm", prompts, logprobs=0, echo=True, n=2, stream=True).body):
+        for choice in chunk["choices"]:
+            found[choice["index"]] += (choice["logprobs"] or {}).get("text_offset", [])
+    assert list(found.values()) == [[4, 5], [4, 5], [3, 4], [3, 4]]
+
+
 # ---- requests that are refused ------------------------------------------------------------------
 
 
