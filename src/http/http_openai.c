@@ -540,6 +540,11 @@ static void drop_running(struct pending_openai *p) {
         end_request(p);
 }
 
+/* Takes the error. 404 is for the model that the client named: what else is missing is a failure of the server. */
+static struct error *own_failure(struct error *err) {
+        return err != NULL && err->code == ERR_NOT_FOUND ? error_recode(err, ERR_INTERNAL) : err;
+}
+
 static void keep_response_of(struct openai_run *run) {
         struct infer_call_response *one = infer_call_keep_response(&run->call);
 
@@ -584,7 +589,7 @@ static struct error *take_response(struct openai_run                     *run,
         struct pending_openai *p = run->p;
         struct infer_response  r;
 
-        TRY(infer_response_read(response, &run->request, &p->scratch, &r));
+        TRY(own_failure(infer_response_read(response, &run->request, &p->scratch, &r)));
         if (p->vectors != NULL)
                 return take_vectors(run, &r);
         TRY(openai_answer_add(&p->answer, &run->state, &r, &p->scratch, &p->text));
@@ -858,7 +863,7 @@ static struct error *take_rendered(struct pending_openai *p) {
         struct openai_elements                 texts = { { NULL, 0 } };
 
         TRY(infer_call_get_response(&p->render->call, &response));
-        TRY(infer_response_read(response, &p->render->request, &p->http->arena, &r));
+        TRY(own_failure(infer_response_read(response, &p->render->request, &p->http->arena, &r)));
         for (uint32_t i = 0; i < r.n_outputs; i++)
                 if (r.outputs[i].datatype == TRITONSERVER_TYPE_BYTES && texts.left.ptr == NULL)
                         texts.left = r.outputs[i].bytes;
@@ -907,8 +912,8 @@ static struct error *fill_render(struct pending_openai *p) {
         p->render = new_run(p, on_rendered, NULL);
         if (p->render == NULL)
                 return infer_no_memory();
-        TRY(error_wrap(infer_call_open(&p->render->call, model.name, -1),
-                       "the model that renders the messages for '%s'", p->model.name));
+        TRY(own_failure(error_wrap(infer_call_open(&p->render->call, model.name, -1),
+                                   "the model that renders the messages for '%s'", p->model.name)));
         model.request = p->render->call.request;
         if (!openai_model_takes(&model, "openai_request"))
                 return error_new(ERR_INTERNAL,

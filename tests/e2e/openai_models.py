@@ -10,6 +10,7 @@ each. A prompt of the form "@<command>" asks for something special:
     @wait    no response until the request is cancelled; the file `log` gets a line "waits <time>" and
              then a line "cancelled <time>"
     @none    no finish reason is reported
+    @lost    fails at once with the code NOT_FOUND
     @wait_after    the same after the other parts
     @stubborn      goes on for 1.5 s, whether it is cancelled or not
     @late    sleeps for 0.5 s before anything else
@@ -108,6 +109,10 @@ class TritonPythonModel:
 TEXT = PROGRAM + '''
     def answer(self, inputs, sender):
         prompt = inputs["text_input"][0]
+        if prompt == "@lost":
+            sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(
+                "a table is lost", pb_utils.TritonError.NOT_FOUND)))
+            return
         if prompt == "@wait":
             self.wait(sender)
             return

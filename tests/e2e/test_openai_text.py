@@ -24,6 +24,8 @@ MODELS = {
     "old_trtllm": openai_models.model(openai_models.TRTLLM, openai_models.io(
         [("text_input", "STRING", [1], False), ("max_tokens", "INT32", [1], True)],
         [("text_output", "STRING", [-1])]), "max_batch_size: 4\n"),
+    "no_template": openai_models.model(openai_models.VLLM, openai_models.VLLM_IO, openai_models.parameters(
+        log=LOG, openai_template="nobody")),
     "old_llmapi": openai_models.model(openai_models.LLMAPI, openai_models.io(
         [("text_input", "STRING", [1], False), ("sampling_param_max_tokens", "INT32", [1], True)],
         [("text_output", "STRING", [-1])])),
@@ -71,6 +73,24 @@ def test_a_chat_without_a_template(server):
     assert answer.status == 400
     assert answer.error["param"] == "model"
     assert answer.error["message"].startswith("model 'plain' has no chat template")
+
+
+def test_a_template_that_is_missing(server):
+    """It is no fault of the client, and the model that the client named is there."""
+    answer = chat(server, "no_template", "Hi")
+    assert answer.status == 500, answer.body
+    message = answer.error["message"]
+    assert message.startswith("the model that renders the messages for 'no_template': ") and "'nobody'" in message
+    assert [answer.error[name] for name in ("type", "param", "code")] == ["server_error", None, None]
+    assert complete(server, "no_template", "a").status == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_model_that_finds_something_else_missing(server, stream):
+    """That is not the model."""
+    answer = complete(server, "vllm", "@lost", stream=stream)
+    assert answer.status == 500
+    assert answer.error == {"message": "a table is lost", "type": "server_error", "param": None, "code": None}
 
 
 def test_the_template_refuses(server):
