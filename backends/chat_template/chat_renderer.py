@@ -32,7 +32,7 @@ def _text_of(content):
     """A content as a text: parts of the type text are joined by line breaks."""
     if content is None or isinstance(content, str):
         return content
-    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+    if not _is_list_of_objects(content):
         raise Refusal("the 'content' of a message must be a string or a list of parts, which are objects")
     texts = ["" if part.get("text") is None else part["text"] for part in content]
     if not all(isinstance(text, str) for text in texts):
@@ -40,14 +40,18 @@ def _text_of(content):
     return "\n".join(texts)
 
 
+def _is_list_of_objects(value):
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+
+
 def _with_objects(call):
     """A call of a tool whose arguments are an object; clients send them as a text with JSON."""
-    function = call.get("function") if isinstance(call, dict) else None
+    function = call.get("function")
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
         return call
     try:
         arguments = json.loads(function["arguments"])
-    except ValueError:
+    except (ValueError, RecursionError):
         return call
     return {**call, "function": {**function, "arguments": arguments}}
 
@@ -58,8 +62,11 @@ def _message(message, knows_developer):
     made = {**message, "content": _text_of(message.get("content"))}
     if made.get("role") == "developer" and not knows_developer:
         made["role"] = "system"
-    if isinstance(made.get("tool_calls"), list):
-        made["tool_calls"] = [_with_objects(call) for call in made["tool_calls"]]
+    calls = made.get("tool_calls")
+    if calls is not None and not _is_list_of_objects(calls):
+        raise Refusal("the 'tool_calls' of a message must be a list of objects")
+    if calls is not None:
+        made["tool_calls"] = [_with_objects(call) for call in calls]
     elif made["content"] is None:
         made["content"] = ""
     return made
@@ -69,6 +76,8 @@ def variables_of(body, settings):
     """The variables of the template for a request."""
     knows_developer = "developer" in settings["template"]
     tools = body.get("tools") or None
+    if tools is not None and not _is_list_of_objects(tools):
+        raise Refusal("'tools' must be a list of objects")
     if body.get("tool_choice") == "none":
         tools = None
     more = body.get("chat_template_kwargs") or {}
@@ -80,7 +89,7 @@ def variables_of(body, settings):
         if body.get(key) is not None:
             variables[key] = body[key]
     messages = body.get("messages")
-    if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
+    if not _is_list_of_objects(messages):
         raise Refusal("'messages' must be a list of objects")
     variables.update(more)
     variables.update(messages=[_message(m, knows_developer) for m in messages], tools=tools)
@@ -168,9 +177,20 @@ def write_frame(file, kind, text):
     file.flush()
 
 
+def read_body(text):
+    """The server's reader of JSON takes more than Python's, such as numbers of any length."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refusal("the request is no JSON: %s" % error) from None
+    if not isinstance(body, dict):
+        raise Refusal("the request must be a JSON object")
+    return body
+
+
 def answer(template, settings, body):
     try:
-        return TEXT, render(template, variables_of(json.loads(body), settings), settings["max_bytes"])
+        return TEXT, render(template, variables_of(read_body(body), settings), settings["max_bytes"])
     except Refusal as error:
         return REFUSED, str(error)
     except MemoryError:

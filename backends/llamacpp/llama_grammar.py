@@ -253,7 +253,11 @@ class _Grammar:
 
 
 def _check_size(schema):
-    if len(json.dumps(schema)) > MAX_SCHEMA_BYTES:
+    try:
+        size = len(json.dumps(schema))
+    except RecursionError:
+        raise SchemaError("the schema has more than %d levels" % MAX_DEPTH) from None
+    if size > MAX_SCHEMA_BYTES:
         raise SchemaError("the schema has more than %d bytes" % MAX_SCHEMA_BYTES)
 
 

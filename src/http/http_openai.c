@@ -215,6 +215,14 @@ static const char *code_of(const struct pending_openai *p, const struct error *e
         return is_ready ? NULL : OPENAI_CODE_NOT_READY;
 }
 
+/* Borrows the error. */
+static struct openai_error describe(const struct pending_openai *p, const struct error *err) {
+        return (struct openai_error){ .status = status_of(err),
+                                      .message = err->message,
+                                      .param = err->field,
+                                      .code = code_of(p, err) };
+}
+
 /* Answers a request that has no other answer; takes the error. */
 static void refuse_request(struct pending_openai *p, struct error *err) {
         struct http_call *http = p->http;
@@ -313,8 +321,10 @@ static void cancel_runs(struct pending_openai *p) {
 /* Takes the error. The other inferences of the request are cancelled, since their results are not needed. */
 static void fail_inferences(struct pending_openai *p, struct error *err) {
         if (p->has_begun) {
+                const struct openai_error e = describe(p, err);
+
                 strbuf_clear(&p->text);
-                openai_answer_put_failure(status_of(err), err->message, &p->text);
+                openai_answer_put_failure(&e, &p->text);
                 send_events(p);
                 p->has_failed = true;
                 error_free(err);
@@ -398,10 +408,7 @@ static struct error *late_error(struct pending_openai *p) {
 
 /* The whole answer of a request that has none yet. */
 static void send_refusal(struct pending_openai *p, const struct error *err) {
-        const struct openai_error e = { .status = status_of(err),
-                                        .message = err->message,
-                                        .param = err->field,
-                                        .code = code_of(p, err) };
+        const struct openai_error e = describe(p, err);
         const struct http_header  headers[] = { { STR_LIT("x-request-id"), str_of(p->id) },
                                                 { STR_LIT("Retry-After"), STR_LIT("1") } };
         const struct http_reply   head = { .status = e.status,
@@ -516,10 +523,26 @@ static void end_request(struct pending_openai *p) {
                 end_whole(p);
 }
 
+/* A stream of nothing would look like an answer. */
+static void check_stream(struct pending_openai *p) {
+        struct error *err = openai_answer_check(&p->answer);
+
+        if (err != NULL)
+                fail_inferences(p, err);
+}
+
 /* An inference ended, or the function that starts them. The last one ends the request. */
 static void drop_running(struct pending_openai *p) {
-        if (--p->n_running == 0)
-                end_request(p);
+        if (--p->n_running > 0)
+                return;
+        if (p->request.is_stream && !has_ended(p))
+                check_stream(p);
+        end_request(p);
+}
+
+/* Takes the error. 404 is for the model that the client named: what else is missing is a failure of the server. */
+static struct error *own_failure(struct error *err) {
+        return err != NULL && err->code == ERR_NOT_FOUND ? error_recode(err, ERR_INTERNAL) : err;
 }
 
 static void keep_response_of(struct openai_run *run) {
@@ -566,7 +589,7 @@ static struct error *take_response(struct openai_run                     *run,
         struct pending_openai *p = run->p;
         struct infer_response  r;
 
-        TRY(infer_response_read(response, &run->request, &p->scratch, &r));
+        TRY(own_failure(infer_response_read(response, &run->request, &p->scratch, &r)));
         if (p->vectors != NULL)
                 return take_vectors(run, &r);
         TRY(openai_answer_add(&p->answer, &run->state, &r, &p->scratch, &p->text));
@@ -604,6 +627,18 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
 
 static void use_again(struct openai_run *run);
 
+/* The end of a choice does not wait for events of the others. That of the last part is sent with the end of the
+ * answer. It begins no stream: a response decides the status. */
+static void end_part(struct openai_run *run) {
+        struct pending_openai *p = run->p;
+
+        openai_answer_end_part(&p->answer, &run->state, &p->text);
+        if (!p->has_begun || p->n_running == 1 || p->text.len == 0)
+                return;
+        p->last_sent_ns = clock_now_ns();
+        send_events(p);
+}
+
 static void on_done(struct infer_call *c) {
         struct openai_run     *run = c->options.owner;
         struct pending_openai *p = run->p;
@@ -613,7 +648,7 @@ static void on_done(struct infer_call *c) {
                         fail_inferences(p, error_new(ERR_INTERNAL, "model '%s' gave no embedding",
                                                      p->model.name));
                 else if (p->vectors == NULL)
-                        openai_answer_end_part(&p->answer, &run->state, &p->text);
+                        end_part(run);
         }
         use_again(run);
         drop_running(p);
@@ -828,7 +863,7 @@ static struct error *take_rendered(struct pending_openai *p) {
         struct openai_elements                 texts = { { NULL, 0 } };
 
         TRY(infer_call_get_response(&p->render->call, &response));
-        TRY(infer_response_read(response, &p->render->request, &p->http->arena, &r));
+        TRY(own_failure(infer_response_read(response, &p->render->request, &p->http->arena, &r)));
         for (uint32_t i = 0; i < r.n_outputs; i++)
                 if (r.outputs[i].datatype == TRITONSERVER_TYPE_BYTES && texts.left.ptr == NULL)
                         texts.left = r.outputs[i].bytes;
@@ -877,8 +912,8 @@ static struct error *fill_render(struct pending_openai *p) {
         p->render = new_run(p, on_rendered, NULL);
         if (p->render == NULL)
                 return infer_no_memory();
-        TRY(error_wrap(infer_call_open(&p->render->call, model.name, -1),
-                       "the model that renders the messages for '%s'", p->model.name));
+        TRY(own_failure(error_wrap(infer_call_open(&p->render->call, model.name, -1),
+                                   "the model that renders the messages for '%s'", p->model.name)));
         model.request = p->render->call.request;
         if (!openai_model_takes(&model, "openai_request"))
                 return error_new(ERR_INTERNAL,

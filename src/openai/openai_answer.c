@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "codec/json_writer.h"
 #include "core_api/datatype.h"
-#include "openai/openai_error.h"
 #include "openai/openai_logprobs.h"
 #include "openai/openai_object.h"
 
@@ -359,6 +358,14 @@ static struct error *add_choice(struct openai_answer *a, uint32_t index, struct 
         return strbuf_check(&a->joined, "the answer");
 }
 
+/* The offsets of log-probabilities count the prompt that the text begins with. */
+static void begin_after_prompt(struct openai_answer *a, const struct openai_part *part) {
+        size_t n = openai_text_characters(a->q->texts[part->first_text]);
+
+        for (uint32_t i = part->first_choice; i < part->first_choice + part->n_choices; i++)
+                a->choices[i].offset = n;
+}
+
 /* The vLLM backend refuses to repeat the prompt in a stream. */
 static void put_prompts(struct openai_answer *a, const struct openai_part *part,
                         struct strbuf *out) {
@@ -385,6 +392,8 @@ struct error *openai_answer_add(struct openai_answer *a, struct openai_part_stat
                 return strbuf_check(out, "the answer");
         }
         count_tokens(a, part, r);
+        if (!part->has_response && a->q->echoes)
+                begin_after_prompt(a, &part->part);
         if (!part->has_response && repeats_prompt(a))
                 put_prompts(a, &part->part, out);
         part->has_response = true;
@@ -427,6 +436,12 @@ static void put_usage(const struct openai_answer *a, struct json_writer *w) {
         json_end_object(w);
 }
 
+struct error *openai_answer_check(const struct openai_answer *a) {
+        if (a->model->format != OPENAI_FORMAT_OPENAI || a->has_object)
+                return NULL;
+        return error_new(ERR_INTERNAL, "model '%s' gave no answer", a->model->name);
+}
+
 #define DONE "data: [DONE]\n\n"
 
 void openai_answer_end_stream(const struct openai_answer *a, struct strbuf *out) {
@@ -442,9 +457,9 @@ void openai_answer_end_stream(const struct openai_answer *a, struct strbuf *out)
         STRBUF_PUT_LIT(out, DONE);
 }
 
-void openai_answer_put_failure(unsigned status, const char *message, struct strbuf *out) {
+void openai_answer_put_failure(const struct openai_error *e, struct strbuf *out) {
         STRBUF_PUT_LIT(out, "data: ");
-        openai_error_print(&(struct openai_error){ .status = status, .message = message }, out);
+        openai_error_print(e, out);
         STRBUF_PUT_LIT(out, "\n\n" DONE);
 }
 
@@ -480,8 +495,7 @@ struct error *openai_answer_print(struct openai_answer *a, struct arena *scratch
         struct json_writer w = { .out = out };
 
         if (a->model->format == OPENAI_FORMAT_OPENAI) {
-                if (a->object.len == 0)
-                        return error_new(ERR_INTERNAL, "model '%s' gave no answer", a->model->name);
+                TRY(openai_answer_check(a));
                 strbuf_put(out, a->object.ptr, a->object.len);
                 return strbuf_check(out, "the answer");
         }

@@ -20,6 +20,7 @@
 #include "base/arena.h"
 #include "base/strbuf.h"
 #include "call/infer_message.h"
+#include "openai/openai_error.h"
 #include "openai/openai_map.h"
 #include "openai/openai_text.h"
 
@@ -52,9 +53,10 @@ struct openai_answer {
         size_t        collected_bytes; /* memory of the texts of all choices */
         uint64_t      prompt_tokens, completion_tokens;
         bool          has_prompt_tokens, has_completion_tokens;
-        bool          has_text; /* the last response had text */
-        const char   *code;     /* static: that of an error which the model gave; NULL = none */
-        uint64_t      n_ended;  /* choices that ended, for reasons below */
+        bool          has_text;   /* the last response had text */
+        bool          has_object; /* format openai: the model gave one */
+        const char   *code;       /* static: that of an error which the model gave; NULL = none */
+        uint64_t      n_ended;    /* choices that ended, for reasons below */
         uint64_t      n_stopped, n_cut, n_called; /* stop, length, tool_calls */
 };
 
@@ -83,10 +85,12 @@ struct error *openai_answer_add(struct openai_answer *a, struct openai_part_stat
 /* The part has no more responses: its choices end, if the model did not end them. */
 void openai_answer_end_part(struct openai_answer *a, const struct openai_part_state *part,
                             struct strbuf *out);
+/* After all inferences. INTERNAL when a model of the format openai gave no object. */
+struct error *openai_answer_check(const struct openai_answer *a) NODISCARD;
 /* Appends the usage, if the client asked for it, and "data: [DONE]". */
 void openai_answer_end_stream(const struct openai_answer *a, struct strbuf *out);
 /* Appends the error as an event, and "data: [DONE]". */
-void openai_answer_put_failure(unsigned status, const char *message, struct strbuf *out);
-/* Prints the whole answer. INTERNAL when the model gave none. */
+void openai_answer_put_failure(const struct openai_error *e, struct strbuf *out);
+/* Prints the whole answer. */
 struct error *openai_answer_print(struct openai_answer *a, struct arena *scratch,
                                   struct strbuf *out) NODISCARD;

@@ -3,6 +3,7 @@
 
 #include "base/compiler.h"
 #include "codec/json_writer.h"
+#include "openai/openai_text.h"
 
 #include <math.h>
 
@@ -90,14 +91,6 @@ static void visit_all(struct walk *k, struct str lists, token_fn visit) {
                 visit_list(k, &r, visit);
 }
 
-static size_t count_characters(struct str s) {
-        size_t n = 0;
-
-        for (size_t i = 0; i < s.len; i++)
-                n += ((unsigned char)s.ptr[i] & 0xc0) != 0x80;
-        return n;
-}
-
 /* ---- chat ---- */
 
 static void put_candidate(struct walk *k, const struct candidate *c) {
@@ -157,7 +150,7 @@ static void put_top(struct walk *k, const struct token *t) {
 
 static void put_offset(struct walk *k, const struct token *t) {
         json_put_u64(&k->w, k->offset);
-        k->offset += count_characters(t->candidates[0].token);
+        k->offset += openai_text_characters(t->candidates[0].token);
 }
 
 static void put_column(struct walk *k, const char *name, struct str lists, token_fn visit) {

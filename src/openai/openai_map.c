@@ -408,7 +408,8 @@ static void print_sampling(const struct part_map *p, const struct openai_part *p
         put_json_number(w, "top_p", &q->top_p);
         put_json_number(w, "frequency_penalty", &q->frequency_penalty);
         put_json_number(w, "presence_penalty", &q->presence_penalty);
-        put_json_number(w, "seed", &q->seed);
+        if (q->seed.json.ptr != NULL)
+                json_member_i64(w, "seed", q->seed.integer);
         if (part->n_choices > 1)
                 json_member_u64(w, "n", part->n_choices);
         if (q->wants_logprobs)
@@ -449,6 +450,8 @@ static struct error *fill_vllm(const struct part_map *p, const struct openai_par
         TRY(put_sampling(p, part));
         /* The backend does not repeat the prompt in a stream; openai_answer does. */
         TRY(put_flag(p, "exclude_input_in_output", !q->echoes || q->is_stream));
+        if (q->wants_logprobs && !openai_model_takes(p->map->model, "return_logprobs"))
+                return refuse_member(p, "logprobs");
         if (q->wants_logprobs)
                 TRY(put_flag(p, "return_logprobs", true));
         return ask_for_counts(p);
@@ -491,6 +494,13 @@ static struct error *refuse_logprobs_and_bias(const struct part_map *p) {
         if (q->wants_logprobs)
                 return refuse_member(p, "logprobs");
         return q->logit_bias.ptr != NULL ? refuse_member(p, "logit_bias") : NULL;
+}
+
+/* A model without that input has its own rule, which may be not to repeat the prompt. */
+static struct error *put_echo(const struct part_map *p, const char *name) {
+        if (p->map->q->echoes && !openai_model_takes(p->map->model, name))
+                return refuse_member(p, "echo");
+        return put_flag(p, name, !p->map->q->echoes);
 }
 
 static struct error *put_stops(const struct part_map *p, const char *name) {
@@ -555,7 +565,7 @@ static struct error *fill_trtllm(const struct part_map *p, const struct openai_p
         TRY(put_stops(p, "stop_words"));
         if (part->n_choices > 1)
                 TRY(put_scalar(p, "num_return_sequences", part->n_choices, part->n_choices));
-        TRY(put_flag(p, "exclude_input_in_output", !q->echoes));
+        TRY(put_echo(p, "exclude_input_in_output"));
         TRY(put_guide(p));
         return ask_for_counts(p);
 }
@@ -580,7 +590,7 @@ static struct error *fill_llmapi(const struct part_map *p, const struct openai_p
         TRY(put_numbers(p, rows, ARRAY_LEN(rows)));
         TRY(put_number(p, "seed", "sampling_param_seed", &seed));
         TRY(put_stops(p, "sampling_param_stop"));
-        TRY(put_flag(p, "sampling_param_exclude_input_from_output", !q->echoes));
+        TRY(put_echo(p, "sampling_param_exclude_input_from_output"));
         return ask_for_counts(p);
 }
 

@@ -140,6 +140,18 @@ static enum error_code code_of(struct str type) {
         return ERR_INTERNAL;
 }
 
+/* Some servers of models answer a text in place of the object. It has no type, so the failure is the model's. */
+static struct error *refusal_of_text(struct str error, struct arena *scratch) {
+        struct json_reader r = json_reader_of(error);
+        struct str         message = json_read_string(&r, scratch);
+
+        return error_new(ERR_INTERNAL, "%.*s", STR_ARG(message));
+}
+
+static bool is_refusal(struct str error) {
+        return error.ptr != NULL && (error.ptr[0] == '{' || error.ptr[0] == '"');
+}
+
 static struct error *refusal_of_object(struct openai_answer *a, struct str error,
                                        struct arena *scratch) {
         struct str    code = json_find_text(error, "code", scratch);
@@ -148,6 +160,8 @@ static struct error *refusal_of_object(struct openai_answer *a, struct str error
         struct str    param = json_find_text(error, "param", scratch);
         struct error *err;
 
+        if (error.ptr[0] == '"')
+                return refusal_of_text(error, scratch);
         if (STR_IS(code, OPENAI_CODE_TOO_LONG))
                 a->code = OPENAI_CODE_TOO_LONG;
         if (message.len == 0)
@@ -259,19 +273,63 @@ static size_t word_len(struct str rest) {
         return 0;
 }
 
-static bool may_have_word(struct str json) {
-        return json.len > 0 && (memmem(json.ptr, json.len, "NaN", 3) != NULL ||
-                                memmem(json.ptr, json.len, "Inf", 3) != NULL);
+static bool has(struct str json, const char *word) {
+        return json.len > 0 && memmem(json.ptr, json.len, word, strlen(word)) != NULL;
 }
 
-/* Copies a string, from the quote at its beginning. Returns what follows it. */
-static struct str put_text(struct str rest, struct strbuf *out) {
-        size_t n = 1;
+/* Cheap, since it is asked for each token: a whole pair of surrogates counts as well. */
+static bool may_need_mending(struct str json) {
+        return has(json, "NaN") || has(json, "Inf") || has(json, "\\ud") || has(json, "\\uD");
+}
 
-        while (n < rest.len && rest.ptr[n] != '"')
-                n += rest.ptr[n] == '\\' ? 2 : 1;
+/* Value of the escape \uXXXX at the beginning; -1 when there is none. */
+static int unit_of(struct str rest) {
+        int unit = 0;
+
+        if (rest.len < 6 || rest.ptr[0] != '\\' || rest.ptr[1] != 'u')
+                return -1;
+        for (size_t i = 2; i < 6; i++) {
+                int digit = str_hex_digit(rest.ptr[i]);
+
+                if (digit < 0)
+                        return -1;
+                unit = unit * 16 + digit;
+        }
+        return unit;
+}
+
+/* Length of the escape at the beginning, or of a pair of surrogates. */
+static size_t escape_len(struct str rest, bool *ret_is_half) {
+        int unit = unit_of(rest), low;
+
+        *ret_is_half = false;
+        if (unit < 0xd800 || unit > 0xdfff)
+                return 2;
+        low = unit_of(str_skip(rest, 6));
+        if (unit <= 0xdbff && low >= 0xdc00 && low <= 0xdfff)
+                return 12;
+        *ret_is_half = true;
+        return 6;
+}
+
+/* Copies a string, from the quote at its beginning. Returns what follows it. Half a pair of surrogates becomes
+ * U+FFFD, as bytes that are no UTF-8 do: a model may give a character in two responses. */
+static struct str put_text(struct str rest, struct strbuf *out) {
+        size_t n = 1, n_copied = 0;
+
+        while (n < rest.len && rest.ptr[n] != '"') {
+                bool   is_half = false;
+                size_t len = rest.ptr[n] == '\\' ? escape_len(str_skip(rest, n), &is_half) : 1;
+
+                if (is_half) {
+                        strbuf_put(out, rest.ptr + n_copied, n - n_copied);
+                        STRBUF_PUT_LIT(out, "\\ufffd");
+                        n_copied = n + len;
+                }
+                n += len;
+        }
         n = MIN(n + 1, rest.len);
-        strbuf_put(out, rest.ptr, n);
+        strbuf_put(out, rest.ptr + n_copied, n - n_copied);
         return str_skip(rest, n);
 }
 
@@ -345,8 +403,9 @@ static struct error *add_object(struct openai_answer *a, struct str object, stru
         size_t                begin = out->len;
 
         TRY(read_members(a, object, scratch, &o));
-        if (o.error.ptr != NULL && o.error.ptr[0] == '{')
+        if (is_refusal(o.error))
                 return refusal_of_object(a, o.error, scratch);
+        a->has_object = true;
         if (a->q->endpoint == OPENAI_EMBEDDINGS && o.data.ptr != NULL)
                 TRY(check_rows(a, o.data));
         count_usage(a, &o);
@@ -373,7 +432,7 @@ struct error *openai_object_add(struct openai_answer *a, struct str object, stru
                                 struct strbuf *out) {
         AUTO_STRBUF copy = { .max = OPENAI_MAX_TEXT_BYTES };
 
-        if (a->q->endpoint == OPENAI_EMBEDDINGS || !may_have_word(object))
+        if (a->q->endpoint == OPENAI_EMBEDDINGS || !may_need_mending(object))
                 return add_object(a, object, scratch, out);
         put_without_words(object, &copy);
         TRY(strbuf_check(&copy, "the answer"));

@@ -5,6 +5,7 @@
 #include "call/infer_message.h"
 #include "codec/json_reader.h"
 
+#include <math.h>
 #include <string.h>
 
 struct body_reader {
@@ -80,7 +81,7 @@ static struct error *read_integer(struct body_reader *r, const struct member_rul
         return NULL;
 }
 
-/* Seeds have up to 63 bits, more than a double holds. */
+/* Seeds have up to 63 bits, more than a double holds. One that is written as a decimal, 7.0, is a double. */
 static struct error *read_seed(struct body_reader *r, const struct member_rule *rule) {
         struct openai_number *to = member_place(r, rule);
         struct json_reader    before = r->json;
@@ -90,10 +91,15 @@ static struct error *read_seed(struct body_reader *r, const struct member_rule *
                 return wrong_type(rule->name, "an integer");
         number = json_read_number(&before);
         *to = (struct openai_number){ .json = json_skip(&r->json), .value = number.real };
-        if (!number.is_integer || number.magnitude > INT64_MAX)
+        if (number.is_integer && number.magnitude <= INT64_MAX)
+                to->integer =
+                        number.is_negative ? -(int64_t)number.magnitude : (int64_t)number.magnitude;
+        else if (!number.is_integer && fabs(number.real) < 0x1p63 &&
+                 number.real == (double)(int64_t)number.real)
+                to->integer = (int64_t)number.real;
+        else
                 return openai_fault(rule->name, "'%s' must be an integer of at most 63 bits",
                                     rule->name);
-        to->integer = number.is_negative ? -(int64_t)number.magnitude : (int64_t)number.magnitude;
         return NULL;
 }
 
@@ -142,6 +148,44 @@ static struct error *read_json(struct body_reader *r, const struct member_rule *
 
 static struct error *read_string(struct body_reader *r, const struct member_rule *rule) {
         return read_text(r, rule->name, member_place(r, rule));
+}
+
+/* ---- biases ---- */
+
+static bool is_token_id(struct str key) {
+        uint64_t id;
+
+        return str_to_u64(key, &id) && id <= INT32_MAX;
+}
+
+static struct error *check_bias(struct body_reader *r, struct str key) {
+        struct json_reader before = r->json;
+        struct json_number bias;
+
+        if (!is_token_id(key))
+                return openai_fault("logit_bias",
+                                    "'logit_bias' has the member '%.*s', which is no token id",
+                                    STR_ARG(shown(key)));
+        if (json_peek(&r->json) != JSON_NUMBER)
+                return openai_fault("logit_bias", "a bias must be a number between -100 and 100");
+        bias = json_read_number(&before);
+        if (!json_failed(&before) && !(bias.real >= -100 && bias.real <= 100))
+                return openai_fault("logit_bias", "a bias must be a number between -100 and 100");
+        json_skip(&r->json);
+        return NULL;
+}
+
+/* An engine may answer 500 to a wrong one, which clients send again. */
+static struct error *read_biases(struct body_reader *r, const struct member_rule *rule) {
+        struct json_reader before = r->json;
+        struct str         key;
+
+        if (!json_try_enter(&r->json, JSON_OBJECT))
+                return wrong_type(rule->name, "an object");
+        while (json_next_key(&r->json, r->arena, &key))
+                TRY(check_bias(r, key));
+        r->q->logit_bias = json_skip(&before);
+        return NULL;
 }
 
 /* ---- lists of texts ---- */
@@ -501,7 +545,7 @@ static const struct member_rule rules[] = {
         { "logprobs", IN_TEXT, read_text_logprobs, AT(n_logprobs), 0, 5 },
         { "logprobs", IN_CHAT, read_flag, AT(wants_logprobs), 0, 0 },
         { "top_logprobs", IN_CHAT, read_integer, AT(n_logprobs), 0, OPENAI_MAX_TOP },
-        { "logit_bias", IN_BOTH, read_json, AT(logit_bias), 0, 0 },
+        { "logit_bias", IN_BOTH, read_biases, 0, 0, 0 },
         { "response_format", IN_BOTH, read_response_format, 0, 0, 0 },
         { "tools", IN_CHAT, read_tools, 0, 0, 0 },
         { "tool_choice", IN_CHAT, read_json, AT(tool_choice), 0, 0 },

@@ -33,6 +33,14 @@ size_t openai_text_unfinished(struct str text) {
         return 0;
 }
 
+size_t openai_text_characters(struct str text) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < text.len; i++)
+                n += ((unsigned char)text.ptr[i] & 0xc0) != 0x80;
+        return n;
+}
+
 struct str openai_hold_pass(struct openai_hold *h, struct str piece, bool is_end,
                             struct strbuf *joined) {
         size_t n;

@@ -19,6 +19,8 @@ struct openai_hold {
 
 /* Returns how many bytes at the end of `text` are the beginning of a character that may still come. */
 size_t openai_text_unfinished(struct str text);
+/* Returns the number of characters, as offsets of log-probabilities count them. */
+size_t openai_text_characters(struct str text);
 
 /* Returns the held bytes and the next piece, without what has to be held back now. Uses `joined` only when
  * there were held bytes. At the end of a text nothing is held back. */

@@ -61,9 +61,12 @@ static struct error *choose_only(const struct openai_request *q, struct arena *a
 struct error *openai_tool_choose(const struct openai_request *q, struct arena *arena,
                                  struct openai_tool *ret) {
         *ret = (struct openai_tool){ 0 };
-        if (q->tools.ptr == NULL || q->tool_choice.ptr == NULL ||
-            STR_IS(q->tool_choice, "\"none\"") || STR_IS(q->tool_choice, "\"auto\""))
+        if (q->tool_choice.ptr == NULL || STR_IS(q->tool_choice, "\"none\"") ||
+            STR_IS(q->tool_choice, "\"auto\""))
                 return NULL;
+        if (q->tools.ptr == NULL)
+                return openai_fault("tool_choice",
+                                    "'tool_choice' demands a call, which needs 'tools'");
         if (STR_IS(q->tool_choice, "\"required\""))
                 return choose_only(q, arena, ret);
         return choose_named(q, arena, ret);

@@ -10,8 +10,10 @@ each. A prompt of the form "@<command>" asks for something special:
     @wait    no response until the request is cancelled; the file `log` gets a line "waits <time>" and
              then a line "cancelled <time>"
     @none    no finish reason is reported
+    @lost    fails at once with the code NOT_FOUND
     @wait_after    the same after the other parts
     @stubborn      goes on for 1.5 s, whether it is cancelled or not
+    @late    sleeps for 0.5 s before anything else
     @held    goes on after the other parts until the file `log`.go exists, whether it is cancelled or not
 
 Names of tests begin with the number of what they check, of the list that the API was built by: 1 OpenAI's client for
@@ -91,6 +93,8 @@ class TritonPythonModel:
     def run(self, inputs, sender):
         final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         try:
+            if any("@late" in str(value) for value in inputs.values()):
+                time.sleep(0.5)
             self.answer(inputs, sender)
             sender.send(flags=final)
         except Exception as error:
@@ -105,6 +109,10 @@ class TritonPythonModel:
 TEXT = PROGRAM + '''
     def answer(self, inputs, sender):
         prompt = inputs["text_input"][0]
+        if prompt == "@lost":
+            sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(
+                "a table is lost", pb_utils.TritonError.NOT_FOUND)))
+            return
         if prompt == "@wait":
             self.wait(sender)
             return
@@ -174,7 +182,8 @@ LLMAPI = TEXT + '''
         return self.tensors(out)
 '''
 
-# Answers the last message or the prompt; "@tools" answers with a call of a tool in pieces.
+# Answers the last message or the prompt; "@tools" answers with a call of a tool in pieces, "@silent" with nothing, "@text"
+# with an error that is a text.
 OPENAI = PROGRAM + '''
     def send(self, sender, value):
         sender.send(self.tensors({"openai_response": [json.dumps(value)]}))
@@ -193,10 +202,15 @@ OPENAI = PROGRAM + '''
         if prompt == "@wait":
             self.wait(sender)
             return
-        if prompt == "@long":
+        if prompt.startswith("@long"):
             self.send(sender, {"error": {"message": "the prompt has 9 tokens, the context has 8",
                                          "type": "invalid_request_error", "param": "messages",
                                          "code": "context_length_exceeded"}})
+            return
+        if prompt.startswith("@silent"):
+            return
+        if prompt == "@text":
+            self.send(sender, {"error": "no object"})
             return
         if prompt == "@bad":
             sender.send(self.tensors({"openai_response": ["no JSON"]}))

@@ -19,7 +19,7 @@ BACKENDS = lab.BACKENDS
 FOLDER = tempfile.TemporaryDirectory(prefix="openai_limits_")
 LOG = pathlib.Path(FOLDER.name) / "log"
 GO = pathlib.Path(f"{LOG}.go")
-MODELS = {name: files for name, files in lab.models(LOG).items() if name in ("vllm", "render")}
+MODELS = {name: files for name, files in lab.models(LOG).items() if name in ("vllm", "trtllm", "render")}
 OPTIONS = (*PYTHON_OPTIONS, "--openai-request-timeout-ms=3000", "--openai-template-timeout-ms=1500")
 TAKES_SECONDS = 30
 LATE = "the request took more than 3000 ms (--openai-request-timeout-ms)"
@@ -77,6 +77,22 @@ def test_a_stream_that_takes_too_long(server):
     assert json.loads(failure)["error"] == {"message": LATE, "type": "server_error", "param": None,
                                             "code": "overloaded"}
     assert done == "[DONE]"
+
+
+def test_the_end_of_a_choice_does_not_wait_for_others(server):
+    """The first choice has ended, without a reason from the model, while the second one goes on."""
+    begun = count("held")
+    link = lab.begin(server, "/v1/completions", {"model": "trtllm", "prompt": ["a", "@held"], "stream": True,
+                                                 "max_tokens": 9})
+    reply, found = link.getresponse(), b""
+    while b'"finish_reason":"stop"' not in found:
+        piece = reply.read1()
+        assert piece, found
+        found += piece
+    assert b"error" not in found
+    wait_until(lambda: count("held") == begun + 1)
+    assert count("let go") == begun
+    link.close()
 
 
 def test_a_failure_does_not_wait_for_others_beyond_the_limit(server):

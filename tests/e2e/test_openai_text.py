@@ -15,7 +15,21 @@ from python_programs import OPTIONS as PYTHON_OPTIONS
 BACKENDS = openai_models.BACKENDS
 FOLDER = tempfile.TemporaryDirectory(prefix="openai_text_")
 LOG = pathlib.Path(FOLDER.name) / "cancelled"
-MODELS = openai_models.models(LOG)
+# Older forms of models, without the inputs that some members need.
+MODELS = {
+    **openai_models.models(LOG),
+    "old_vllm": openai_models.model(openai_models.VLLM, openai_models.io(
+        [("text_input", "STRING", [1], True), ("stream", "BOOL", [1], True),
+         ("sampling_parameters", "STRING", [1], True)], [("text_output", "STRING", [-1])])),
+    "old_trtllm": openai_models.model(openai_models.TRTLLM, openai_models.io(
+        [("text_input", "STRING", [1], False), ("max_tokens", "INT32", [1], True)],
+        [("text_output", "STRING", [-1])]), "max_batch_size: 4\n"),
+    "no_template": openai_models.model(openai_models.VLLM, openai_models.VLLM_IO, openai_models.parameters(
+        log=LOG, openai_template="nobody")),
+    "old_llmapi": openai_models.model(openai_models.LLMAPI, openai_models.io(
+        [("text_input", "STRING", [1], False), ("sampling_param_max_tokens", "INT32", [1], True)],
+        [("text_output", "STRING", [-1])])),
+}
 OPTIONS = (*PYTHON_OPTIONS, "--openai-max-choices=4", "--openai-heartbeat-ms=200",
            "--http-max-input-size=200000")
 TAKES_SECONDS = 15
@@ -59,6 +73,24 @@ def test_a_chat_without_a_template(server):
     assert answer.status == 400
     assert answer.error["param"] == "model"
     assert answer.error["message"].startswith("model 'plain' has no chat template")
+
+
+def test_a_template_that_is_missing(server):
+    """It is no fault of the client, and the model that the client named is there."""
+    answer = chat(server, "no_template", "Hi")
+    assert answer.status == 500, answer.body
+    message = answer.error["message"]
+    assert message.startswith("the model that renders the messages for 'no_template': ") and "'nobody'" in message
+    assert [answer.error[name] for name in ("type", "param", "code")] == ["server_error", None, None]
+    assert complete(server, "no_template", "a").status == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_model_that_finds_something_else_missing(server, stream):
+    """That is not the model."""
+    answer = complete(server, "vllm", "@lost", stream=stream)
+    assert answer.status == 500
+    assert answer.error == {"message": "a table is lost", "type": "server_error", "param": None, "code": None}
 
 
 def test_the_template_refuses(server):
@@ -124,6 +156,24 @@ def test_a_model_that_answers_no_object(server):
     assert answer.status == 500
     assert answer.error["message"] == "model 'speaks' answered a text that is no JSON object"
     assert answer.error["type"] == "server_error"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_error_that_is_a_text(server, stream):
+    answer = chat(server, "speaks", "@text", stream=stream)
+    assert answer.status == 500
+    assert answer.error == {"message": "no object", "type": "server_error", "param": None, "code": None}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_model_that_answers_nothing(server, stream):
+    said = {"message": "model 'speaks' gave no answer", "type": "server_error", "param": None, "code": None}
+    answer = chat(server, "speaks", "@silent", stream=stream)
+    assert answer.status == 500
+    assert answer.error == said
+    if stream:  # after a heartbeat
+        *_, failure, done = events(chat(server, "speaks", "@silent|@late", stream=True).body)
+        assert json.loads(failure)["error"] == said and done == "[DONE]"
 
 
 # ---- streams ------------------------------------------------------------------------------------
@@ -230,6 +280,19 @@ def test_a_failure_in_a_stream(server, name):
     assert found[-1] == "[DONE]"
     assert json.loads(found[-2]) == {"error": {
         "message": "the model has failed", "type": "server_error", "param": None, "code": None}}
+
+
+@pytest.mark.parametrize("name, param, code", [("speaks", "messages", "context_length_exceeded"),
+                                               ("vllm", None, None)])
+def test_a_failure_after_a_heartbeat(server, name, param, code):
+    """An event with the whole object, as an answer before the stream would have had it."""
+    content = "@long|@late" if name == "speaks" else "@late|@fail"
+    answer = chat(server, name, content, stream=True)
+    assert answer.status == 200 and answer.body.startswith(b": \n\n"), answer.body
+    found = events(answer.body)
+    assert found[-1] == "[DONE]"
+    error = json.loads(found[-2])["error"]
+    assert (error["param"], error["code"]) == (param, code), error
 
 
 def test_a_heartbeat_while_no_text_comes(server):
@@ -341,11 +404,31 @@ def test_4_inputs_of_llmapi(server):
     ("trtllm", "logprobs", 1), ("trtllm", "logit_bias", {"1": 1}),
     ("llmapi", "logprobs", 1), ("llmapi", "response_format", FORM),
     ("llmapi", "presence_penalty", 1), ("speaks", "suffix", "x"), ("vllm", "suffix", "x"),
+    ("old_vllm", "logprobs", 1), ("old_trtllm", "echo", True), ("old_llmapi", "echo", True),
 ])
 def test_members_that_a_model_lacks_are_refused_by_name(server, name, member, value):
     answer = complete(server, name, "a", **{member: value})
     assert answer.status == 400
     assert answer.error["param"] == member and member in answer.error["message"]
+
+
+def test_members_that_a_model_needs_no_input_for(server):
+    for name in ("old_vllm", "old_trtllm", "old_llmapi"):
+        answer = complete(server, name, "a|b", echo=False, logprobs=None)
+        assert answer.status == 200, answer.body
+        assert answer.json["choices"][0]["text"] == "ab"
+    assert complete(server, "old_vllm", "a|b", echo=True).status == 200  # it repeats the prompt without being asked
+
+
+@pytest.mark.parametrize("seed", [7, 7.0, 7e0])
+def test_a_seed_with_a_fraction(server, seed):
+    """Numbers may be written with one, and the models get an integer."""
+    body = json.dumps({"model": "vllm", "prompt": "@show", "seed": seed}).replace("7.0", "70e-1")
+    answer = call(server, "/v1/completions", body.encode())
+    assert answer.status == 200, answer.body
+    values = json.loads(answer.json["choices"][0]["text"])["values"]
+    assert values["sampling_parameters"] == ['{"seed":7}']
+    assert shown(server, "trtllm", seed=seed, max_tokens=1)[0]["seed"] == [7]
 
 
 def tool(name, **more):
@@ -406,6 +489,9 @@ def test_3_4_the_schema_of_a_tool_constrains_the_text(server):
     ("vllm", {"tools": [WEATHER], "tool_choice": tool("sports")}, "tool_choice"),
     ("vllm", {"tools": [WEATHER], "tool_choice": {"type": "function"}}, "tool_choice"),
     ("vllm", {"tools": [WEATHER], "tool_choice": 7}, "tool_choice"),
+    ("vllm", {"tool_choice": "required"}, "tool_choice"),
+    ("vllm", {"tools": [], "tool_choice": tool("weather")}, "tool_choice"),
+    ("trtllm", {"tool_choice": "always"}, "tool_choice"),
     ("vllm", {"tools": [WEATHER, tool("b")], "tool_choice": "required"}, "tool_choice"),
     ("vllm", {"tools": [{}], "tool_choice": "required"}, "tools"),
     ("vllm", {"tools": [WEATHER], "tool_choice": "required", "response_format": FORM},
@@ -431,6 +517,17 @@ def test_log_probabilities(server):
     assert [(t["token"], t["top_logprobs"]) for t in whole["content"]] == [("a", []), ("bc", [])]
 
 
+def test_offsets_begin_after_the_prompt_that_is_repeated(server):
+    prompts = ["a|bc", "\u00e9|x"]
+    whole = complete(server, "vllm", prompts, logprobs=0, echo=True, n=2).json["choices"]
+    assert [c["logprobs"]["text_offset"] for c in whole] == [[4, 5], [4, 5], [3, 4], [3, 4]]
+    found = {i: [] for i in range(4)}
+    for chunk in chunks(complete(server, "vllm", prompts, logprobs=0, echo=True, n=2, stream=True).body):
+        for choice in chunk["choices"]:
+            found[choice["index"]] += (choice["logprobs"] or {}).get("text_offset", [])
+    assert list(found.values()) == [[4, 5], [4, 5], [3, 4], [3, 4]]
+
+
 # ---- requests that are refused ------------------------------------------------------------------
 
 
@@ -443,6 +540,8 @@ def test_log_probabilities(server):
     ({"logprobs": 6}, "logprobs"), ({"best_of": 2}, "best_of"), ({"prompt": 7}, "prompt"),
     ({"prompt": []}, "prompt"), ({"prompt": ["a", 1]}, "prompt"), ({"prompt": [1, 2]}, "prompt"),
     ({"model": None}, "model"), ({"model": ""}, "model"),
+    ({"logit_bias": "a"}, "logit_bias"), ({"logit_bias": {"a": 1}}, "logit_bias"),
+    ({"logit_bias": {"7": 101}}, "logit_bias"), ({"logit_bias": {"7": None}}, "logit_bias"),
     ({"response_format": {"type": "xml"}}, "response_format"),
     ({"response_format": {"type": "json_schema"}}, "response_format"),
 ])

@@ -25,6 +25,7 @@ def load_e2e():
 e2e = load_e2e()
 # Modules of the end-to-end tests import these from their "conftest", which is this file here.
 BUILD, TLS, Server, write_repository = e2e.BUILD, e2e.TLS, e2e.Server, e2e.write_repository
+patience = e2e.patience
 require_build, server = e2e.require_build, e2e.server
 
 import tiny_gguf  # noqa: E402

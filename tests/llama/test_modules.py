@@ -151,6 +151,12 @@ def test_a_deep_schema_is_refused():
         schema = {"type": "array", "items": schema}
     with pytest.raises(SchemaError, match="more than 32 levels"):
         grammar_of(schema)
+    for _ in range(900):
+        schema = {"anyOf": [schema]}
+    with pytest.raises(SchemaError, match="more than 32 levels"):
+        grammar_of(schema)
+    with pytest.raises(SchemaError, match="more than 32 levels"):
+        grammar_of_calls({"a": {}, "b": schema})
 
 
 def test_calls_of_several_functions_share_no_rules():

@@ -188,10 +188,34 @@ def test_a_template_that_refuses():
     ([{"role": "user", "content": [{"type": "text", "text": "a"}, "b"]}], "a list of parts, which are objects"),
     ([{"role": "user", "content": 3}], "the 'content' of a message must be a string or a list of parts"),
     ([{"role": 3, "content": "a"}], "the 'role' of a message must be a string"),
+    ([{"role": "assistant", "tool_calls": 3}], "the 'tool_calls' of a message must be a list of objects"),
+    ([{"role": "assistant", "tool_calls": [[]]}], "the 'tool_calls' of a message must be a list of objects"),
     (["a"], "'messages' must be a list of objects")])
 def test_messages_that_are_refused(messages, words):
     with pytest.raises(TemplateRefusal, match=words):
         rendered("{% for m in messages %}{{ m.role + m.content }}{% endfor %}", {"messages": messages})
+
+
+@pytest.mark.parametrize("body, words", [
+    (b'{"messages":[],"x":Inf}', "the request is no JSON: Expecting value"),
+    (b'{"messages":[],"x":' + b"1" * 5000 + b"}", "the request is no JSON: Exceeds the limit"),
+    (b'{"messages":[],"x":' + b"[" * 5000 + b"]" * 5000 + b"}", "the request is no JSON: maximum recursion depth"),
+    (b"[1]", "the request must be a JSON object"),
+    (b'{"messages":[],"tools":[3]}', "'tools' must be a list of objects"),
+    (b'{"messages":[],"tools":{"a":1}}', "'tools' must be a list of objects")],
+    ids=["a word", "a long number", "depth", "a list", "a tool", "tools"])
+def test_bodies_that_are_refused(body, words):
+    template = ChatTemplate("{% for t in tools or [] %}{{ t.function.name }}{% endfor %}")
+    with pytest.raises(TemplateRefusal, match=words):
+        template.render(body)
+    template.close()
+
+
+def test_deep_arguments_of_a_call():
+    """They stay the text that they are, as what is no JSON does."""
+    body = {"messages": [{"role": "assistant", "content": "", "tool_calls": [
+        {"function": {"name": "f", "arguments": "[" * 100000}}]}]}
+    assert rendered("{{ messages[0].tool_calls[0].function.arguments | length }}", body) == "100000"
 
 
 def test_parts_without_a_text():

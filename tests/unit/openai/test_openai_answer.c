@@ -191,9 +191,45 @@ static void test_numbers_that_json_does_not_have(void **state) {
         }
 }
 
+/* As a model gives the halves of a character that is split over two responses. */
+static void test_halves_of_surrogates(void **state) {
+        static const struct {
+                const char *object, *members;
+        } rows[] = {
+                { "{\"a\":\"x\\ud83d\"}", "\"a\":\"x\\ufffd\"" },
+                { "{\"a\":\"\\uDE00y\",\"b\":\"\\u00e9\"}",
+                  "\"a\":\"\\ufffdy\",\"b\":\"\\u00e9\"" },
+                { "{\"a\":\"\\ud83d\\ud83d\\ude00\\ude00\"}",
+                  "\"a\":\"\\ufffd\\ud83d\\ude00\\ufffd\"" },
+                { "{\"a\":\"\\\\ud83d\\\"\\ud83d\\n\"}", "\"a\":\"\\\\ud83d\\\"\\ufffd\\n\"" },
+                { "{\"\\ud800\":[\"\\ud800\\u0041\"]}", "\"\xef\xbf\xbd\":[\"\\ufffd\\u0041\"]" },
+        };
+        struct place p;
+
+        (void)state;
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                AUTO_CHARS expected = mem_printf(HEAD ",%s}\n\n", rows[i].members);
+
+                open_place(&p, OPENAI_FORMAT_OPENAI, true);
+                assert_null(add(&p, "openai_response", str_of(rows[i].object), NULL));
+                assert_string_equal(strbuf_cstr(&p.out), expected);
+                close_place(&p);
+        }
+}
+
 static void test_texts_that_are_no_objects(void **state) {
-        static const char *const texts[] = { "",         "[]",           "{",        "{} x",
-                                             "{\"a\":}", "{\"a\":\"NaN", "{\"NaN\\", "NaN" };
+        static const char *const texts[] = { "",
+                                             "[]",
+                                             "{",
+                                             "{} x",
+                                             "{\"a\":}",
+                                             "{\"a\":\"NaN",
+                                             "{\"NaN\\",
+                                             "NaN",
+                                             "{\"a\":\"\\ud83d",
+                                             "{\"a\":\"\\ud83",
+                                             "{\"a\":\"\\ud83d\\u",
+                                             "{\"\\ud83d\\" };
         struct place             p;
 
         (void)state;
@@ -229,14 +265,25 @@ static void test_a_whole_answer(void **state) {
 }
 
 static void test_a_failure(void **state) {
+        static const struct openai_error full = { .status = 503, .message = "a\nb" };
+        static const struct openai_error long_prompt = {
+                .status = 400, .message = "x", .param = "messages", .code = OPENAI_CODE_TOO_LONG
+        };
         struct strbuf out;
 
         (void)state;
         strbuf_init(&out, 0);
-        openai_answer_put_failure(503, "a\nb", &out);
+        openai_answer_put_failure(&full, &out);
         assert_string_equal(strbuf_cstr(&out),
                             "data: {\"error\":{\"message\":\"a\\nb\",\"type\":\"server_error\","
                             "\"param\":null,\"code\":\"overloaded\"}}\n\ndata: [DONE]\n\n");
+        strbuf_clear(&out);
+        openai_answer_put_failure(&long_prompt, &out);
+        assert_string_equal(
+                strbuf_cstr(&out),
+                "data: {\"error\":{\"message\":\"x\",\"type\":\"invalid_request_error\","
+                "\"param\":\"messages\",\"code\":\"context_length_exceeded\"}}\n\n"
+                "data: [DONE]\n\n");
         strbuf_done(&out);
 }
 
@@ -297,6 +344,7 @@ SUITE(openai_answer) {
                 cmocka_unit_test(test_an_empty_text_of_a_model_that_speaks),
                 cmocka_unit_test(test_a_model_that_speaks),
                 cmocka_unit_test(test_numbers_that_json_does_not_have),
+                cmocka_unit_test(test_halves_of_surrogates),
                 cmocka_unit_test(test_texts_that_are_no_objects),
                 cmocka_unit_test(test_a_whole_answer),
                 cmocka_unit_test(test_a_failure),

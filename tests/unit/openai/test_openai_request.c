@@ -230,6 +230,29 @@ static void test_errors(void **state) {
                   "'n' must be an integer" },
                 { OPENAI_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"seed\":1e300}", "seed",
                   "'seed' must be an integer of at most 63 bits" },
+                { OPENAI_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"seed\":0.5}", "seed",
+                  "'seed' must be an integer of at most 63 bits" },
+                { OPENAI_COMPLETIONS,
+                  "{\"model\":\"m\",\"prompt\":\"a\",\"seed\":9223372036854775808}", "seed",
+                  "'seed' must be an integer of at most 63 bits" },
+                { OPENAI_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":[7]}",
+                  "logit_bias", "'logit_bias' must be an object" },
+                { OPENAI_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":{\"a\":1}}",
+                  "logit_bias", "'logit_bias' has the member 'a', which is no token id" },
+                { OPENAI_CHAT, "{\"model\":\"m\",\"logit_bias\":{\"7\":1,\"-1\":1}}", "logit_bias",
+                  "'logit_bias' has the member '-1', which is no token id" },
+                { OPENAI_COMPLETIONS,
+                  "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":{\"2147483648\":1}}",
+                  "logit_bias", "'logit_bias' has the member '2147483648', which is no token id" },
+                { OPENAI_COMPLETIONS,
+                  "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":{\"7\":\"1\"}}", "logit_bias",
+                  "a bias must be a number between -100 and 100" },
+                { OPENAI_COMPLETIONS,
+                  "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":{\"7\":-100.1}}", "logit_bias",
+                  "a bias must be a number between -100 and 100" },
+                { OPENAI_COMPLETIONS,
+                  "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":{\"7\":NaN}}", "logit_bias",
+                  "a bias must be a number between -100 and 100" },
                 { OPENAI_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[\"a\",7]}", "prompt",
                   "'prompt' mixes texts and token ids" },
                 { OPENAI_EMBEDDINGS, "{\"model\":\"m\",\"input\":[7,[8]]}", "input",
@@ -272,6 +295,48 @@ static void test_errors(void **state) {
         }
 }
 
+/* As other numbers, it may be written as a decimal. */
+static void test_seeds(void **state) {
+        static const struct {
+                const char *seed;
+                int64_t     integer;
+        } rows[] = {
+                { "7", 7 },
+                { "-7.0", -7 },
+                { "7e2", 700 },
+                { "-0.0", 0 },
+                { "9223372036854775807", INT64_MAX },
+                { "-9223372036854775807", -INT64_MAX },
+                { "4611686018427387904.0", INT64_C(1) << 62 },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                AUTO_CHARS body =
+                        mem_printf("{\"model\":\"m\",\"prompt\":\"a\",\"seed\":%s}", rows[i].seed);
+                struct openai_request q;
+                struct arena          arena;
+
+                arena_init(&arena, NULL, 0, 0);
+                assert_null(openai_request_read(OPENAI_COMPLETIONS, str_of(body), &arena, &q));
+                assert_true(q.seed.json.ptr != NULL && q.seed.integer == rows[i].integer);
+                arena_done(&arena);
+        }
+}
+
+static void test_biases(void **state) {
+        static const char     body[] = "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\": "
+                                       "{\"7\":-100,\"\\u0038\":1e2,\"2147483647\":0} }";
+        struct openai_request q;
+        struct arena          arena;
+
+        (void)state;
+        arena_init(&arena, NULL, 0, 0);
+        assert_null(openai_request_read(OPENAI_COMPLETIONS, str_of(body), &arena, &q));
+        assert_true(str_is(q.logit_bias, "{\"7\":-100,\"\\u0038\":1e2,\"2147483647\":0}"));
+        arena_done(&arena);
+}
+
 /* An error of syntax comes before any other. */
 static void test_syntax_first(void **state) {
         struct openai_request q;
@@ -301,7 +366,9 @@ static void test_behind_a_wrong_value(void **state) {
                 { "\"tools\":[[{}],{}]", "tools" },
                 { "\"stream_options\":{\"include_usage\":[1],\"x\":{}}",
                   "stream_options.include_usage" },
+                { "\"logit_bias\":{\"7\":[1,{}],\"8\":1}", "logit_bias" },
                 { "\"stop\":[\"a\",1,[[}]]", NULL },
+                { "\"logit_bias\":{\"7\":true,\"8\":}", NULL },
                 { "\"messages\":[{\"role\":7},]", NULL },
         };
 
@@ -423,6 +490,8 @@ SUITE(openai_request) {
                 cmocka_unit_test(test_many_lists_of_token_ids),
                 cmocka_unit_test(test_lists_of_token_ids_are_kept),
                 cmocka_unit_test(test_errors),
+                cmocka_unit_test(test_seeds),
+                cmocka_unit_test(test_biases),
                 cmocka_unit_test(test_syntax_first),
                 cmocka_unit_test(test_behind_a_wrong_value),
                 cmocka_unit_test(test_deep_schema),

@@ -36,6 +36,12 @@ static void test_unfinished(void **state) {
                         fail_msg("row %zu", i);
 }
 
+static void test_characters(void **state) {
+        (void)state;
+        assert_int_equal(openai_text_characters(str_range(NULL, 0)), 0);
+        assert_int_equal(openai_text_characters(STR_LIT("a\xe2\x82\xac\xf0\x9f\x98\x80z")), 4);
+}
+
 /* Each division of a text into two pieces gives the text, and no piece ends within a character. */
 static void test_pieces(void **state) {
         static const char  whole[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z";
@@ -95,9 +101,8 @@ static void test_elements(void **state) {
 
 SUITE(openai_text) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_unfinished),
-                cmocka_unit_test(test_pieces),
-                cmocka_unit_test(test_an_end_holds_nothing_back),
+                cmocka_unit_test(test_unfinished), cmocka_unit_test(test_characters),
+                cmocka_unit_test(test_pieces),     cmocka_unit_test(test_an_end_holds_nothing_back),
                 cmocka_unit_test(test_elements),
         };
 
