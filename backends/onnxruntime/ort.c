@@ -7,6 +7,7 @@
 #include "kit/text.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -176,14 +177,27 @@ static TRITONSERVER_Error *read_bool(const struct kit_json *config, const char *
         return NULL;
 }
 
+static TRITONSERVER_Error *read_threads(const struct kit_json *config, const char *name, int *ret) {
+        int64_t n = 0;
+
+        KIT_TRY(read_count(config, name, &n));
+        if (n > ORT_MAX_THREADS)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "backend configuration 'onnxruntime,%s' must be a number of "
+                                 "threads from 0 to %d, got %" PRId64,
+                                 name, ORT_MAX_THREADS, n);
+        *ret = (int)n;
+        return NULL;
+}
+
 static TRITONSERVER_Error *set_global_threads(const struct ort *ort, const struct kit_json *config,
                                               OrtThreadingOptions *options) {
-        int64_t n_intra = 0, n_inter = 0;
+        int n_intra, n_inter;
 
-        KIT_TRY(read_count(config, "intra_op_thread_count", &n_intra));
-        KIT_TRY(read_count(config, "inter_op_thread_count", &n_inter));
-        ORT_TRY(ort, SetGlobalIntraOpNumThreads(options, (int)n_intra));
-        ORT_TRY(ort, SetGlobalInterOpNumThreads(options, (int)n_inter));
+        KIT_TRY(read_threads(config, "intra_op_thread_count", &n_intra));
+        KIT_TRY(read_threads(config, "inter_op_thread_count", &n_inter));
+        ORT_TRY(ort, SetGlobalIntraOpNumThreads(options, n_intra));
+        ORT_TRY(ort, SetGlobalInterOpNumThreads(options, n_inter));
         ORT_TRY(ort, SetGlobalSpinControl(options, 0));
         return NULL;
 }
