@@ -511,6 +511,8 @@ static struct error *serve_start(struct serve *s) {
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         if (has_dashboard(s))
                 TRY(core_error_take(NESO_LogKeepRecent(true))); /* from the first load on */
+        if (s->options.port_file != NULL) /* a server that was killed has left it, with its ports */
+                port_file_remove(s->options.port_file);
         TRY(start_core(s));
         s->drain.core = s->core;
         s->drain.delay_ns = (uint64_t)s->options.drain_delay_s * NS_PER_S;
