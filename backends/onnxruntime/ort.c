@@ -5,6 +5,7 @@
 #include "kit/model.h"
 #include "kit/scratch.h"
 #include "kit/text.h"
+#include "onnxruntime/division_guard.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -133,6 +134,8 @@ static TRITONSERVER_Error *open_library(const char *library, struct ort *ort) {
         ort->library = strdup(dladdr(*(void **)&get_base, &where) != 0 ? where.dli_fname : library);
         if (ort->library == NULL)
                 return kit_error_no_memory(strlen(library), "the name of a library");
+        division_guard_start(*(void **)&get_base);
+        ort->has_guard = true;
         KIT_LOG(TRITONSERVER_LOG_VERBOSE, "ONNX Runtime %s from '%s', API version %d",
                 base->GetVersionString(), library, ORT_API_VERSION);
         return NULL;
@@ -267,6 +270,8 @@ TRITONSERVER_Error *ort_open(TRITONBACKEND_Backend *backend, struct ort **ret) {
 }
 
 void ort_close(struct ort *ort) {
+        if (ort->has_guard)
+                division_guard_stop();
         if (ort->cpu != NULL)
                 ort->api->ReleaseMemoryInfo(ort->cpu);
         if (ort->env != NULL)

@@ -44,6 +44,7 @@ struct ort {
         bool           has_global_threads;
         bool           allows_file_options;
         bool           allows_data_links;
+        bool           has_guard; /* division_guard.h was started */
 };
 
 TRITONSERVER_Error *ort_open(TRITONBACKEND_Backend *backend, struct ort **ret);
