@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,10 +101,11 @@ static TRITONSERVER_Error *read_threads(const struct kit_model *model, const cha
         int64_t n = 0;
 
         KIT_TRY(kit_model_parameter_int(model, key, &n));
-        if (n < 0 || n > INT_MAX)
+        if (n < 0 || n > ORT_MAX_THREADS)
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "model '%s': parameter '%s' must not be negative", model->name,
-                                 key);
+                                 "model '%s': parameter '%s' must be a number of threads from 0 to "
+                                 "%d, got %" PRId64,
+                                 model->name, key, ORT_MAX_THREADS, n);
         *ret = (int)n;
         return NULL;
 }

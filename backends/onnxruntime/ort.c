@@ -5,8 +5,10 @@
 #include "kit/model.h"
 #include "kit/scratch.h"
 #include "kit/text.h"
+#include "onnxruntime/division_guard.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -132,6 +134,8 @@ static TRITONSERVER_Error *open_library(const char *library, struct ort *ort) {
         ort->library = strdup(dladdr(*(void **)&get_base, &where) != 0 ? where.dli_fname : library);
         if (ort->library == NULL)
                 return kit_error_no_memory(strlen(library), "the name of a library");
+        division_guard_start(*(void **)&get_base);
+        ort->has_guard = true;
         KIT_LOG(TRITONSERVER_LOG_VERBOSE, "ONNX Runtime %s from '%s', API version %d",
                 base->GetVersionString(), library, ORT_API_VERSION);
         return NULL;
@@ -176,14 +180,27 @@ static TRITONSERVER_Error *read_bool(const struct kit_json *config, const char *
         return NULL;
 }
 
+static TRITONSERVER_Error *read_threads(const struct kit_json *config, const char *name, int *ret) {
+        int64_t n = 0;
+
+        KIT_TRY(read_count(config, name, &n));
+        if (n > ORT_MAX_THREADS)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "backend configuration 'onnxruntime,%s' must be a number of "
+                                 "threads from 0 to %d, got %" PRId64,
+                                 name, ORT_MAX_THREADS, n);
+        *ret = (int)n;
+        return NULL;
+}
+
 static TRITONSERVER_Error *set_global_threads(const struct ort *ort, const struct kit_json *config,
                                               OrtThreadingOptions *options) {
-        int64_t n_intra = 0, n_inter = 0;
+        int n_intra, n_inter;
 
-        KIT_TRY(read_count(config, "intra_op_thread_count", &n_intra));
-        KIT_TRY(read_count(config, "inter_op_thread_count", &n_inter));
-        ORT_TRY(ort, SetGlobalIntraOpNumThreads(options, (int)n_intra));
-        ORT_TRY(ort, SetGlobalInterOpNumThreads(options, (int)n_inter));
+        KIT_TRY(read_threads(config, "intra_op_thread_count", &n_intra));
+        KIT_TRY(read_threads(config, "inter_op_thread_count", &n_inter));
+        ORT_TRY(ort, SetGlobalIntraOpNumThreads(options, n_intra));
+        ORT_TRY(ort, SetGlobalInterOpNumThreads(options, n_inter));
         ORT_TRY(ort, SetGlobalSpinControl(options, 0));
         return NULL;
 }
@@ -253,6 +270,8 @@ TRITONSERVER_Error *ort_open(TRITONBACKEND_Backend *backend, struct ort **ret) {
 }
 
 void ort_close(struct ort *ort) {
+        if (ort->has_guard)
+                division_guard_stop();
         if (ort->cpu != NULL)
                 ort->api->ReleaseMemoryInfo(ort->cpu);
         if (ort->env != NULL)

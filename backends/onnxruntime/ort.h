@@ -15,7 +15,7 @@
  *     allow-data-links         true: symbolic links of external data may lead out of the version's
  *                              directory (external_data.h)
  *     enable-global-threadpool 1: all models share one pool of threads, with these sizes:
- *     intra_op_thread_count    threads of the shared pool; 0, the default, is one per core
+ *     intra_op_thread_count    threads of the shared pool, at most 1024; 0, the default, is one per core
  *     inter_op_thread_count    the same for operators side by side
  *
  * Ownership.  One struct per loaded backend, owned by the entry points. The library stays loaded
@@ -27,6 +27,10 @@
 #include "kit/errors.h"
 
 #include <onnxruntime_c_api.h>
+
+/* Of one pool of threads. The runtime's work for a pool grows with the square of their number, and nothing ends
+ * it: for 50 000 it takes minutes of a core and 4 GB. */
+#define ORT_MAX_THREADS 1024
 
 #define ORT_CUDA_MEMORY "Cuda" /* the runtime's name of a GPU's memory */
 
@@ -40,6 +44,7 @@ struct ort {
         bool           has_global_threads;
         bool           allows_file_options;
         bool           allows_data_links;
+        bool           has_guard; /* division_guard.h was started */
 };
 
 TRITONSERVER_Error *ort_open(TRITONBACKEND_Backend *backend, struct ort **ret);

@@ -4,6 +4,7 @@
 #include "kit/input.h"
 #include "kit/output.h"
 #include "onnxruntime/device_run.h"
+#include "onnxruntime/division_guard.h"
 #include "onnxruntime/gpu_providers.h"
 #include "onnxruntime/onnx_config_check.h"
 #include "onnxruntime/values.h"
@@ -428,6 +429,12 @@ static TRITONSERVER_Error *compute(struct run_instance *instance, struct kit_bat
                                                (const char *const *)instance->output_names,
                                                instance->n_outputs, instance->output_values));
         batch->stats.compute_end = kit_clock_ns();
+        if (division_guard_take_first())
+                KIT_LOG(TRITONSERVER_LOG_WARN,
+                        "model '%s', or one that ran at the same time, divided an integer by zero: "
+                        "the "
+                        "result means nothing. Later divisions are not logged",
+                        instance->plan->model_name);
         return err;
 }
 

@@ -511,6 +511,8 @@ static struct error *serve_start(struct serve *s) {
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         if (has_dashboard(s))
                 TRY(core_error_take(NESO_LogKeepRecent(true))); /* from the first load on */
+        if (s->options.port_file != NULL) /* a server that was killed has left it, with its ports */
+                port_file_remove(s->options.port_file);
         TRY(start_core(s));
         s->drain.core = s->core;
         s->drain.delay_ns = (uint64_t)s->options.drain_delay_s * NS_PER_S;
@@ -740,8 +742,24 @@ static void print_signal(int number) {
         fflush(stdout);
 }
 
+/* Without the watch a second signal during the start waits like the first. */
+static struct error *watch_and_start(struct serve *s) {
+        AUTO_ERROR err = signals_watch_start();
+
+        if (err != NULL)
+                log_warn("%s", err->message);
+        return serve_start(s);
+}
+
+static int fail_and_end_watch(struct serve *s, struct error *err) {
+        int code = serve_fail(s, err);
+
+        signals_end_start();
+        return code;
+}
+
 static int serve_run(struct serve *s) {
-        struct error         *err = serve_start(s);
+        struct error         *err = watch_and_start(s);
         struct signal_actions actions = { .on_hangup = serve_reload,
                                           .on_drain = serve_drain,
                                           .on_tick = tell_alive,
@@ -750,7 +768,8 @@ static int serve_run(struct serve *s) {
         int                   number;
 
         if (err != NULL)
-                return serve_fail(s, err);
+                return fail_and_end_watch(s, err);
+        signals_end_start();
         supervisor_tell_ready(&s->supervisor);
         number = signals_wait(&actions);
         supervisor_tell_stopping(&s->supervisor);

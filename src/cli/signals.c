@@ -2,9 +2,15 @@
 #include "cli/signals.h"
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,7 +38,8 @@ void signals_block(void) {
  * of the first signal must not count as a second one. */
 #define ECHO_NS (200 * NS_PER_MS)
 
-static uint64_t first_ns; /* written before the handler is installed */
+static uint64_t
+        first_ns; /* written before the handler is installed, or by the watch of the start */
 
 static void end_at_once(int number) {
         static const char text[] = "Second signal received. Exiting immediately.\n";
@@ -44,6 +51,82 @@ static void end_at_once(int number) {
                 _exit(1);
         _exit(1);
 }
+
+/* ---- the start ------------------------------------------------------------------------------- */
+
+/* The signals stay blocked in every thread, since a handler would interrupt the system calls of those
+ * that load models. */
+static struct {
+        struct thread thread;
+        int           signals_fd; /* signalfd(2) */
+        int           end_fd;     /* eventfd(2), readable when the start has ended */
+        int           number;     /* the first signal, 0 before */
+} start_watch = { .signals_fd = -1, .end_fd = -1 };
+
+static void take_signal(int number) {
+        if (start_watch.number != 0) {
+                end_at_once(number);
+                return;
+        }
+        first_ns = clock_now_ns();
+        start_watch.number = number;
+        log_info("signal %d during the start: the server stops when it has started; a second "
+                 "signal ends it "
+                 "at once",
+                 number);
+}
+
+static void watch_main(void *arg) {
+        struct pollfd fds[] = { { .fd = start_watch.signals_fd, .events = POLLIN },
+                                { .fd = start_watch.end_fd, .events = POLLIN } };
+
+        (void)arg;
+        for (;;) {
+                struct signalfd_siginfo taken;
+
+                if (poll(fds, 2, -1) < 0)
+                        continue;
+                if (fds[1].revents != 0)
+                        return;
+                if (read(start_watch.signals_fd, &taken, sizeof(taken)) == (ssize_t)sizeof(taken))
+                        take_signal((int)taken.ssi_signo);
+        }
+}
+
+static void close_watch(void) {
+        if (start_watch.signals_fd >= 0)
+                close(start_watch.signals_fd);
+        if (start_watch.end_fd >= 0)
+                close(start_watch.end_fd);
+        start_watch.signals_fd = start_watch.end_fd = -1;
+}
+
+struct error *signals_watch_start(void) {
+        sigset_t      set;
+        struct error *err = NULL;
+
+        stop_signals(&set);
+        start_watch.signals_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+        start_watch.end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (start_watch.signals_fd < 0 || start_watch.end_fd < 0)
+                err = error_errno(errno, "unable to watch for signals");
+        if (err == NULL)
+                err = thread_start(&start_watch.thread, "neso-start", watch_main, NULL);
+        if (err != NULL)
+                close_watch();
+        return err;
+}
+
+void signals_end_start(void) {
+        if (start_watch.end_fd < 0)
+                return;
+        if (eventfd_write(start_watch.end_fd, 1) != 0)
+                return; /* never: the counter is 0 */
+        thread_join(&start_watch.thread);
+        close_watch();
+}
+
+/* ---- the wait -------------------------------------------------------------------------------- */
 
 /* The next signal of the set, or 0 when the time has passed or something else interrupted the wait. */
 static int next_signal(const sigset_t *set, uint64_t until_ns) {
@@ -83,8 +166,11 @@ int signals_wait(const struct signal_actions *actions) {
         int              number;
 
         all_signals(&set);
-        number = act(&set, actions);
-        first_ns = clock_now_ns();
+        number = start_watch.number;
+        if (number == 0) {
+                number = act(&set, actions);
+                first_ns = clock_now_ns();
+        }
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
         stop_signals(&set);

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include "base/error.h"
+
 #include <stdint.h>
 
 /* What the main thread does until the server stops. */
@@ -20,7 +22,12 @@ struct signal_actions {
  * starts. */
 void signals_block(void);
 
-/* Waits for SIGINT or SIGTERM and returns its number. Until then the actions are called on this thread.
- * Afterwards the next SIGINT or SIGTERM ends the process with status 1, unless it is a duplicate of the
+/* While the server starts, which may take long: the first SIGINT or SIGTERM is kept for signals_wait(), the
+ * next one ends the process with status 1. */
+struct error *signals_watch_start(void) NODISCARD;
+void          signals_end_start(void); /* Without a watch it does nothing. */
+
+/* Waits for SIGINT or SIGTERM, or for nothing when one came during the start, and returns its number.
+ * Until then the actions are called on this thread. Afterwards the next SIGINT or SIGTERM ends the process with status 1, unless it is a duplicate of the
  * first, and the other signals have no effect. */
 int signals_wait(const struct signal_actions *actions);

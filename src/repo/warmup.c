@@ -34,11 +34,16 @@ static struct error *input_size(const Inference__ModelWarmup__Input *input, cons
 
         if (type == DATA_TYPE_BYTES)
                 size = STRING_LENGTH_BYTES;
-        if (n < 0 || (size > 0 && n > MAX_WARMUP_BYTES / size))
+        if (n == SHAPE_VARIABLE)
                 return error_new(ERR_INVALID_ARG,
                                  "warmup setting expects all variable-size dimensions are "
                                  "specified for input '%s'",
                                  name);
+        if (n < 0 || (size > 0 && n > MAX_WARMUP_BYTES / size))
+                return error_new(ERR_INVALID_ARG,
+                                 "warmup setting has dimensions out of range for input '%s': its "
+                                 "tensor may have at most %lld bytes",
+                                 name, (long long)MAX_WARMUP_BYTES);
         *ret = (size_t)(n * size);
         return NULL;
 }

@@ -106,6 +106,14 @@ static void prepare_page(void *userp, struct store_request *r) {
         r->max_ms = MAX_PAGE_MS;
 }
 
+/* A store that names the page that it has sent as the next one would be asked for it again and again. */
+static struct error *check_next(const char *here, struct strbuf *token) {
+        if (token->len == 0 || strcmp(here, strbuf_cstr(token)) != 0)
+                return NULL;
+        return error_new_text(ERR_INVALID_ARG,
+                              "a page of the listing names itself as the next one");
+}
+
 /* Reads one page; the token becomes that of the next one, "" at the end. */
 static struct error *read_page(struct store *s, const char *directory, bool is_single,
                                struct strbuf *token, struct store_list *list) {
@@ -124,6 +132,8 @@ static struct error *read_page(struct store *s, const char *directory, bool is_s
         err = strbuf_check(&answer.body, "a page of the listing");
         if (err == NULL)
                 err = store_kind_read_page(s, directory, strbuf_str(&answer.body), list, token);
+        if (err == NULL)
+                err = check_next(here, token);
         store_answer_done(&answer);
         return error_wrap(err, "%s", store_text(s));
 }

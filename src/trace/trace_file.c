@@ -41,17 +41,24 @@ static struct trace_file *self(struct trace_sink *s) {
         return CONTAINER_OF(s, struct trace_file, sink);
 }
 
+/* O_NONBLOCK: the open of a pipe without a reader would hold the thread, and so the stop of the server. */
+#define OPEN_FLAGS (O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK)
+
+/* An array grows by a write at its closing bracket, which a pipe or a terminal refuses. */
 struct error *trace_file_check(const char *path) {
         bool was_there = access(path, F_OK) == 0;
-        int  fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, FILE_MODE);
+        int  fd = open(path, OPEN_FLAGS, FILE_MODE);
+        bool has_places = fd >= 0 && lseek(fd, 0, SEEK_CUR) >= 0;
+        int  why = errno;
 
-        if (fd < 0)
-                return error_new(ERR_INVALID_ARG, "trace file '%s' can not be written: %s", path,
-                                 strerror(errno));
-        close(fd);
-        if (!was_there)
+        if (fd >= 0)
+                close(fd);
+        if (fd >= 0 && !was_there)
                 unlink(path);
-        return NULL;
+        if (has_places)
+                return NULL;
+        return error_new(ERR_INVALID_ARG, "trace file '%s' can not be written: %s", path,
+                         strerror(why));
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -104,7 +111,7 @@ static void begin_anew_if_lost(int fd, off_t *end) {
 /* Writes `text` as elements of the array in that file. *end is the position of its closing bracket,
  * 0 for a new file. False when the file stays as it was. */
 static bool append_file(const char *path, off_t *end, struct strbuf *text) {
-        int  fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (*end == 0 ? O_TRUNC : 0), FILE_MODE);
+        int  fd = open(path, OPEN_FLAGS | (*end == 0 ? O_TRUNC : 0), FILE_MODE);
         bool is_new, is_written;
 
         strbuf_putc(text, ']');

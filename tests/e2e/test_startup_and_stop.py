@@ -989,6 +989,41 @@ def test_signal_while_models_load(tmp_path):
     assert "successfully loaded 'slow'" in messages(running.text())
 
 
+def test_port_file_of_a_server_that_was_killed(tmp_path):
+    """A script that waits for the file must not read the ports of the last server."""
+    ports = tmp_path / "ports"
+    ports.write_text("http=1\n")
+    write_repository(tmp_path / "models", {"slow": {
+        "config.pbtxt": TESTING + parameter("load_gate_fifo", "gate"), "gate": FIFO}})
+    running = Server(tmp_path / "models", (f"--port-file={ports}",), waits_for=())
+    running.wait_for_line("loading: slow:1")
+    assert not ports.exists()
+    with open(tmp_path / "models" / "slow" / "gate", "wb", buffering=0) as gate:
+        gate.write(b"g")
+        running.wait_for_line("Started HTTPService")
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(20) == 0
+    running.stop()
+    assert not ports.exists()
+
+
+def test_second_signal_while_models_load(tmp_path):
+    """A start that hangs can be ended from the terminal."""
+    write_repository(tmp_path, {"slow": {
+        "config.pbtxt": TESTING + parameter("load_gate_fifo", "gate"), "gate": FIFO}})
+    running = Server(tmp_path, waits_for=())
+    running.wait_for_line("loading: slow:1")
+    running.process.send_signal(signal.SIGINT)
+    running.wait_for_line("signal 2 during the start")
+    until = time.monotonic() + 20
+    while running.process.poll() is None and time.monotonic() < until:
+        # the first ones may still be an echo
+        running.process.send_signal(signal.SIGINT)
+    assert running.process.wait(1) == 1
+    running.stop()
+    assert running.log.count("Second signal received. Exiting immediately.") == 1
+
+
 def test_broken_pipe_of_the_log(tmp_path):
     """Nobody reads the log any more: the server goes on."""
     read, write = os.pipe()

@@ -112,6 +112,15 @@ def make_simple(folder):
     write(folder, add_sub(TensorProto.INT32, None, 16), add_sub_config(8, "TYPE_INT32", [16]))
 
 
+@good("divide")
+def make_divide(folder):
+    write(folder, model(
+        [helper.make_node("Div", ["INPUT0", "INPUT1"], ["QUOTIENT"]),
+         helper.make_node("Mod", ["INPUT0", "INPUT1"], ["REMAINDER"])],
+        [value("INPUT0", TensorProto.INT32, 2), value("INPUT1", TensorProto.INT32, 2)],
+        [value("QUOTIENT", TensorProto.INT32, 2), value("REMAINDER", TensorProto.INT32, 2)]))
+
+
 @good("simple_batched")
 def make_simple_batched(folder):
     write(folder, add_sub(TensorProto.INT32, None, 16),

@@ -808,6 +808,18 @@ static void test_refused_options(void **state) {
                       "'many'");
         check_refused("good/simple",
                       "{\"max_batch_size\":8," SIMPLE_IO(
+                              "TYPE_INT32", "[16]") ",\"parameters\":{\"inter_op_thread_count\":{"
+                                                    "\"string_value\":\"1025\"}}}",
+                      "model 'simple': parameter 'inter_op_thread_count' must be a number of "
+                      "threads from 0 to 1024, got 1025");
+        check_refused("good/simple",
+                      "{\"max_batch_size\":8," SIMPLE_IO(
+                              "TYPE_INT32", "[16]") ",\"parameters\":{\"intra_op_thread_count\":{"
+                                                    "\"string_value\":\"-1\"}}}",
+                      "model 'simple': parameter 'intra_op_thread_count' must be a number of "
+                      "threads from 0 to 1024, got -1");
+        check_refused("good/simple",
+                      "{\"max_batch_size\":8," SIMPLE_IO(
                               "TYPE_INT32",
                               "[16]") ",\"optimization\":{\"execution_accelerators\":{"
                                       "\"cpu_execution_accelerator\":[{\"name\":\"openvino\"}]}}}",

@@ -120,6 +120,24 @@ static void echo(void) {
         _exit(0);
 }
 
+/* One that comes during the start is there for the wait. */
+static void one_during_start(void) {
+        signals_block();
+        if (signals_watch_start() != NULL)
+                _exit(3);
+        kill(getpid(), SIGTERM);
+        signals_end_start();
+        _exit(signals_wait(&actions) == SIGTERM ? 0 : 2);
+}
+
+static void two_during_start(void) {
+        signals_block();
+        if (signals_watch_start() != NULL)
+                _exit(3);
+        for (;;) /* until it can be no echo any more */
+                kill(getpid(), SIGINT);
+}
+
 /* A peer that has gone is an error of write(2), no end. */
 static void broken_pipe(void) {
         int ends[2];
@@ -165,6 +183,20 @@ static void test_echo(void **state) {
         assert_string_equal(text, "");
 }
 
+static void test_start(void **state) {
+        char text[1024];
+        int  status = run_child(one_during_start, text, sizeof(text));
+
+        (void)state;
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        status = run_child(two_during_start, text, sizeof(text));
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 1);
+        assert_non_null(strstr(text, "signal 2 during the start"));
+        assert_non_null(strstr(text, "Second signal received. Exiting immediately.\n"));
+}
+
 static void test_hangup(void **state) {
         char text[256];
         int  status = run_child(hangups, text, sizeof(text));
@@ -196,8 +228,9 @@ static void test_broken_pipe(void **state) {
 SUITE(signals) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_first_signal), cmocka_unit_test(test_second_signal),
-                cmocka_unit_test(test_echo),         cmocka_unit_test(test_hangup),
-                cmocka_unit_test(test_broken_pipe),  cmocka_unit_test(test_ticks),
+                cmocka_unit_test(test_echo),         cmocka_unit_test(test_start),
+                cmocka_unit_test(test_hangup),       cmocka_unit_test(test_broken_pipe),
+                cmocka_unit_test(test_ticks),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

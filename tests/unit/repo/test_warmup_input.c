@@ -179,28 +179,30 @@ static void test_no_folder(void **state) {
         error_free(err);
 }
 
+static void check_shape_is_refused(enum data_type type, int64_t first, int64_t second,
+                                   const char *text) {
+        int64_t                       dims[] = { first, second };
+        Inference__ModelWarmup__Input input = input_of(type, KIND(ZERO_DATA), 2, dims);
+        struct warmup_bytes           bytes = { 0 };
+
+        assert_error(read_input(&input, &bytes), ERR_INVALID_ARG, text);
+        assert_null(bytes.bytes);
+}
+
 static void test_shapes_that_are_refused(void **state) {
-        static const struct {
-                enum data_type type;
-                int64_t        dims[2];
-        } rows[] = {
-                { DATA_TYPE_FP32, { -1, 2 } },        { DATA_TYPE_FP32, { 2, -1 } },
-                { DATA_TYPE_BYTES, { -1, 2 } },       { DATA_TYPE_FP64, { INT64_MAX, INT64_MAX } },
-                { DATA_TYPE_FP64, { INT64_MAX, 1 } }, { DATA_TYPE_UINT8, { (int64_t)1 << 31, 2 } },
-        };
+        const char *variable = "warmup setting expects all variable-size dimensions are specified "
+                               "for input 'IN'";
+        const char *large = "warmup setting has dimensions out of range for input 'IN': its tensor "
+                            "may have at most 2147483648 bytes";
 
         (void)state;
-        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-                int64_t                       dims[2] = { rows[i].dims[0], rows[i].dims[1] };
-                Inference__ModelWarmup__Input input =
-                        input_of(rows[i].type, KIND(ZERO_DATA), 2, dims);
-                struct warmup_bytes bytes = { 0 };
-
-                assert_error(read_input(&input, &bytes), ERR_INVALID_ARG,
-                             "warmup setting expects all variable-size dimensions are specified "
-                             "for input 'IN'");
-                assert_null(bytes.bytes);
-        }
+        check_shape_is_refused(DATA_TYPE_FP32, -1, 2, variable);
+        check_shape_is_refused(DATA_TYPE_FP32, 2, -1, variable);
+        check_shape_is_refused(DATA_TYPE_BYTES, -1, 2, variable);
+        check_shape_is_refused(DATA_TYPE_FP64, -2, 1, large);
+        check_shape_is_refused(DATA_TYPE_FP64, INT64_MAX, INT64_MAX, large);
+        check_shape_is_refused(DATA_TYPE_FP64, INT64_MAX, 1, large);
+        check_shape_is_refused(DATA_TYPE_UINT8, (int64_t)1 << 31, 2, large);
 }
 
 static void test_kind_is_not_set(void **state) {

@@ -10,10 +10,12 @@
 #include "trace/trace_writer.h"
 #include "triton/core/tritonserver.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- elements -------------------------------------------------------------------------------- */
@@ -411,6 +413,49 @@ static void test_full_device(void **state) {
         free(p.path);
 }
 
+/* Its reader has gone: the record is lost, and the writer ends. */
+static void test_pipe_without_a_reader(void **state) {
+        struct place         p;
+        struct trace_writer *writer;
+        uint64_t             n_dropped = 0;
+
+        (void)state;
+        begin(&p);
+        assert_int_equal(mkfifo(p.path, 0600), 0);
+        writer = start_writer(&p, &n_dropped);
+        alarm(20);
+        take_and_end(&p, 0, "a");
+        assert_int_equal(n_dropped, 1);
+        trace_writer_stop(writer);
+        alarm(0);
+        unlink(p.path);
+        rmdir(p.folder);
+        free(p.path);
+}
+
+static void test_check_of_a_pipe(void **state) {
+        struct place  p;
+        struct error *err;
+        AUTO_CHARS    text = NULL;
+        int           fd;
+
+        (void)state;
+        begin(&p);
+        text = mem_printf("trace file '%s' can not be written: Illegal seek", p.path);
+        assert_int_equal(mkfifo(p.path, 0600), 0);
+        fd = open(p.path, O_RDONLY | O_NONBLOCK);
+        err = trace_file_check(p.path);
+        assert_non_null(err);
+        assert_string_equal(err->message, text);
+        assert_true(file_exists(p.path));
+        error_free(err);
+        close(fd);
+        unlink(p.path);
+        rmdir(p.folder);
+        p.sink->ops->free(p.sink);
+        free(p.path);
+}
+
 static void test_check(void **state) {
         AUTO_ERROR err = trace_file_check("/nowhere/at/all");
 
@@ -433,7 +478,9 @@ SUITE(trace_file) {
                 cmocka_unit_test(test_count),
                 cmocka_unit_test(test_full_disk),
                 cmocka_unit_test(test_full_device),
+                cmocka_unit_test(test_pipe_without_a_reader),
                 cmocka_unit_test(test_check),
+                cmocka_unit_test(test_check_of_a_pipe),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
