@@ -53,6 +53,9 @@ struct channel {
 
 extern const struct channel_protocol channel_http, channel_grpc;
 
+/* The call waits, with others, until there is room for it. */
+void channel_wait(struct channel *ch, struct call *c);
+
 /* The call has its answer. */
 static inline void channel_finish(struct channel *ch, struct call *c, const struct answer *a) {
         c->channel = NULL;
