@@ -20,13 +20,6 @@ void call_done(struct call *c) {
 
 /* ---- calls that wait for the connection or for room ------------------------------------------- */
 
-void channel_wait(struct channel *ch, struct call *c) {
-        c->next_waiting = NULL;
-        c->is_waiting = true;
-        *ch->waiting_end = c;
-        ch->waiting_end = &c->next_waiting;
-}
-
 static struct call *take_waiting(struct channel *ch) {
         struct call *c = ch->waiting;
 
