@@ -44,6 +44,10 @@ static void handle(struct completion *c, const struct shm_message *message) {
                 s->is_known = true;
                 return;
         }
+        if (message->kind == SHM_SHRINK) {
+                region_follow(&s->region);
+                return;
+        }
         if (region_find_stub_block(&s->region, message->block, message->n_bytes) == NULL) {
                 region_break(&s->region);
                 return;

@@ -112,14 +112,28 @@ TRITONSERVER_Error *entry_open(struct entry *e) {
         return TRITONBACKEND_ResponseFactoryNew(&e->factory, e->request);
 }
 
+TRITONSERVER_Error *entry_respond(struct entry *e, TRITONBACKEND_Response **ret) {
+        if (e->factory != NULL)
+                return TRITONBACKEND_ResponseNewFromFactory(ret, e->factory);
+        return TRITONBACKEND_ResponseNew(ret, e->request);
+}
+
+/* Without memory for a response the last flag is sent alone; the server then adds an error of its own. */
 static TRITONSERVER_Error *send_error(struct entry *e, TRITONSERVER_Error *err) {
         TRITONBACKEND_Response *response;
+        TRITONSERVER_Error     *lost = entry_respond(e, &response), *not_opened;
 
-        if (e->factory != NULL)
-                KIT_TRY(TRITONBACKEND_ResponseNewFromFactory(&response, e->factory));
-        else
-                KIT_TRY(TRITONBACKEND_ResponseNew(&response, e->request));
-        return TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, err);
+        if (lost == NULL)
+                return TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL,
+                                                  err);
+        not_opened = entry_open(e);
+        if (not_opened != NULL) {
+                TRITONSERVER_ErrorDelete(not_opened);
+                return lost;
+        }
+        TRITONSERVER_ErrorDelete(lost);
+        return TRITONBACKEND_ResponseFactorySendFlags(e->factory,
+                                                      TRITONSERVER_RESPONSE_COMPLETE_FINAL);
 }
 
 void entry_fail(struct entry *e, TRITONSERVER_Error *err) {

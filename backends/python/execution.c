@@ -44,12 +44,6 @@ static void fail_entry(struct entry *e, const struct kit_stats *stats, TRITONSER
         entry_end(e);
 }
 
-static TRITONSERVER_Error *new_response(struct entry *e, TRITONBACKEND_Response **ret) {
-        if (e->factory != NULL)
-                return TRITONBACKEND_ResponseNewFromFactory(ret, e->factory);
-        return TRITONBACKEND_ResponseNew(ret, e->request);
-}
-
 /* Creates the response at `at`; *ret_error is the error to send it with. */
 static TRITONSERVER_Error *make_response(struct entry *e, const struct answer_source *source,
                                          uint32_t at, TRITONBACKEND_Response **ret,
@@ -60,7 +54,7 @@ static TRITONSERVER_Error *make_response(struct entry *e, const struct answer_so
                                            .request = e->request };
         TRITONSERVER_Error     *err;
 
-        KIT_TRY(new_response(e, ret));
+        KIT_TRY(entry_respond(e, ret));
         err = answer_fill(source, at, &wanted, *ret, ret_error);
         if (err == NULL)
                 return NULL;
@@ -619,12 +613,24 @@ void execution_on_result(struct instance *in, const struct shm_message *message)
 
 /* ---- senders --------------------------------------------------------------------------------- */
 
+/* The last flag, or a response, cannot be sent: ends the request with the error, which it takes, because its client
+ * would wait for ever, or miss a response without a word. */
+static void lose(struct entry *e, TRITONSERVER_Error *err) {
+        kit_log(TRITONSERVER_LOG_ERROR, __FILE__, __LINE__, "failed to send a response: %s",
+                TRITONSERVER_ErrorMessage(err));
+        entry_fail(e, err);
+        TRITONSERVER_ErrorDelete(err);
+}
+
 static void send_flags(struct entry *e, uint32_t flags) {
         TRITONSERVER_Error *err = entry_open(e);
 
-        if (err == NULL)
-                err = TRITONBACKEND_ResponseFactorySendFlags(e->factory, flags);
-        kit_error_log(err, "failed to send flags");
+        if (err != NULL) {
+                lose(e, err);
+                return;
+        }
+        kit_error_log(TRITONBACKEND_ResponseFactorySendFlags(e->factory, flags),
+                      "failed to send flags");
 }
 
 static void send_response(struct entry *e, const struct answer_source *source, uint32_t flags) {
@@ -633,11 +639,14 @@ static void send_response(struct entry *e, const struct answer_source *source, u
 
         if (err == NULL)
                 err = make_response(e, source, 0, &response, &error);
-        if (err == NULL)
-                err = TRITONBACKEND_ResponseSend(response, flags, error);
+        if (err != NULL) {
+                lose(e, err);
+                return;
+        }
+        kit_error_log(TRITONBACKEND_ResponseSend(response, flags, error),
+                      "failed to send a response");
         if (error != NULL)
                 TRITONSERVER_ErrorDelete(error);
-        kit_error_log(err, "failed to send a response");
 }
 
 void execution_on_send(struct instance *in, const struct shm_message *message) {
@@ -656,7 +665,7 @@ void execution_on_send(struct instance *in, const struct shm_message *message) {
                         send_response(e, &source, flags);
                 else if (flags != 0)
                         send_flags(e, flags);
-                e->is_final = flags != 0;
+                e->is_final = e->is_final || flags != 0;
                 if (e->is_final && !e->is_executing)
                         entry_free(e);
         }

@@ -149,6 +149,8 @@ void entry_free_locked(struct entry *e);
 void entry_fail(struct entry *e, TRITONSERVER_Error *err);
 /* Creates the factory for responses that may follow the release. */
 TRITONSERVER_Error *entry_open(struct entry *e);
+/* Creates a response of the request, or of the factory. */
+TRITONSERVER_Error *entry_respond(struct entry *e, TRITONBACKEND_Response **ret);
 /* Releases the request; the entry stays until its last response. */
 void entry_release(struct entry *e, uint32_t flags);
 

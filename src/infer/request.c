@@ -238,12 +238,22 @@ void request_cancel(struct request *req) {
                 req->model->scheduler->ops->cancel(req->model->scheduler, req);
 }
 
+/* The backend had no memory for a response, and releases the request without another one, or any means to send one
+ * later: nobody holds its stream. The client would wait for ever. */
+static COLD void answer_lost(const struct request *req) {
+        if (atomic_load_explicit(&req->stream->ref.count, memory_order_acquire) == 1 &&
+            !response_stream_has_ended(req->stream))
+                error_free(request_send_flags(req, RESPONSE_FINAL)); /* says what was lost */
+}
+
 void request_release(struct request *req, uint32_t flags) {
         struct model     *model = req->model;
         struct scheduler *s = model->scheduler; /* NULL while a model is warmed up */
 
         if (s != NULL && s->ops->released != NULL && s->ops->released(s, req, flags))
                 return;
+        if (response_stream_has_lost(req->stream))
+                answer_lost(req);
         if (model->gpus != NULL)
                 host_inputs_return(req);
         if (req->order_ticket != NULL)

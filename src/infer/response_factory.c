@@ -19,6 +19,8 @@ struct error *response_factory_new(struct request *req, struct response_factory 
         f->source.id = memcpy(f->id, req->id, id_bytes);
         model_ref(f->source.model);
         response_stream_ref(f->source.stream);
+        f->cancel = request_cancel_stream(req);
+        response_stream_ref(f->cancel);
         if (f->source.ticket != NULL)
                 response_ticket_ref(f->source.ticket);
         if (f->source.trace != NULL)
@@ -33,6 +35,7 @@ void response_factory_free(struct response_factory *f) {
                 return;
         response_ticket_unref(f->source.ticket);
         trace_unref(f->source.trace);
+        response_stream_unref(f->cancel);
         response_stream_unref(f->source.stream);
         atomic_fetch_sub_explicit(&f->source.model->n_in_flight, 1, memory_order_relaxed);
         model_unref(f->source.model);

@@ -17,7 +17,9 @@
 
 struct response_factory {
         struct response_source source;
-        char                   id[]; /* id of the request */
+        struct response_stream
+                *cancel; /* ref: what a cancellation reaches, see request_cancel_stream() */
+        char     id[];   /* id of the request */
 };
 
 struct error *response_factory_new(struct request *req, struct response_factory **ret) NODISCARD;
@@ -35,5 +37,5 @@ struct error *response_factory_send_flags(struct response_factory *factory, uint
         NODISCARD;
 
 static inline bool response_factory_is_cancelled(const struct response_factory *factory) {
-        return response_stream_is_cancelled(factory->source.stream);
+        return response_stream_is_cancelled(factory->cancel);
 }

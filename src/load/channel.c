@@ -20,13 +20,6 @@ void call_done(struct call *c) {
 
 /* ---- calls that wait for the connection or for room ------------------------------------------- */
 
-static void push_waiting(struct channel *ch, struct call *c) {
-        c->next_waiting = NULL;
-        c->is_waiting = true;
-        *ch->waiting_end = c;
-        ch->waiting_end = &c->next_waiting;
-}
-
 static struct call *take_waiting(struct channel *ch) {
         struct call *c = ch->waiting;
 
@@ -206,11 +199,12 @@ static bool can_send(const struct channel *ch, const struct call *c) {
 void channel_send(struct channel *ch, struct call *c) {
         c->channel = ch;
         c->sent_ns = c->written_ns = c->first_ns = 0;
+        c->was_refused = false;
         if (can_send(ch, c)) {
                 ch->protocol->send(ch, c);
                 return;
         }
-        push_waiting(ch, c);
+        channel_wait(ch, c);
         if (ch->state == CHANNEL_IDLE)
                 loop_defer(ch->shard->loop, LOOP_HANDLE, &ch->retry);
 }

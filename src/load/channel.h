@@ -3,7 +3,7 @@
  *
  * channel_send() connects when necessary. When the connection breaks, its calls end with ANSWER_BROKEN and
  * the next call connects again. A server may end a connection in good order: after the answers that it owes,
- * calls that wait go to a new one. The bytes of a request were made before (struct wire_message), apart from a
+ * calls that wait, and those that it has not taken, go to a new one. The bytes of a request were made before (struct wire_message), apart from a
  * short patch that the caller writes into the call.
  *
  *     HTTP/1.1:  before | patch | after             the whole request
@@ -76,7 +76,8 @@ struct call {
         char                    prefix[5];
         int                     http_status, grpc_status; /* grpc_status -1: none came */
         bool                    is_waiting, stays_open;
-        struct strbuf           reason; /* grpc-message */
+        bool                    was_refused; /* by a connection that ended; gRPC */
+        struct strbuf           reason;      /* grpc-message */
         struct call            *next_waiting;
 };
 

@@ -258,6 +258,20 @@ static void on_stream_end(struct h2_client_stream *s, uint32_t code) {
         finish_call(c->channel, c, &a);
 }
 
+/* The next connection gets the call; but a server that takes it on none of two would do so for ever. */
+static void on_stream_refused(struct h2_client_stream *s) {
+        struct call        *c = call_of(s);
+        const struct answer a =
+                broken("the server ends each connection before it takes the request");
+
+        if (c->was_refused) {
+                finish_call(c->channel, c, &a);
+                return;
+        }
+        c->was_refused = true;
+        channel_wait(c->channel, c);
+}
+
 /* A stream that stays open is idle between two calls. */
 static bool is_idle(struct h2_client_stream *s) {
         return call_of(s)->channel == NULL;
@@ -267,6 +281,7 @@ static const struct h2_client_ops h2_ops = {
         .on_field = on_field,
         .on_data = on_data,
         .on_end = on_stream_end,
+        .on_refused = on_stream_refused,
         .is_idle = is_idle,
 };
 

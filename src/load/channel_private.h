@@ -53,6 +53,14 @@ struct channel {
 
 extern const struct channel_protocol channel_http, channel_grpc;
 
+/* The call waits, with others, until there is room for it. */
+static inline void channel_wait(struct channel *ch, struct call *c) {
+        c->next_waiting = NULL;
+        c->is_waiting = true;
+        *ch->waiting_end = c;
+        ch->waiting_end = &c->next_waiting;
+}
+
 /* The call has its answer. */
 static inline void channel_finish(struct channel *ch, struct call *c, const struct answer *a) {
         c->channel = NULL;

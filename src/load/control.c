@@ -16,7 +16,7 @@
 struct control {
         struct channel_shard *shard; /* borrowed */
         uint64_t              timeout_ns;
-        struct waiter        *waiter;  /* borrowed; NULL: an interruption is not looked for */
+        struct waiter        *waiter;  /* borrowed */
         struct channel       *channel; /* of the loop's thread */
         struct call           call;
         struct wire_message   message;
@@ -45,8 +45,7 @@ static void on_done(struct call *call, const struct answer *a) {
         strbuf_clear(&c->answer);
         strbuf_put(&c->answer, a->text.ptr, a->text.len);
         cond_signal(&c->changed);
-        if (c->waiter != NULL)
-                waiter_wake(c->waiter);
+        waiter_wake(c->waiter);
 }
 
 static const struct call_ops call_ops = { .on_done = on_done };
@@ -102,13 +101,7 @@ static bool is_answered(struct control *c) {
         return c->is_answered;
 }
 
-static void wait_uninterrupted(struct control *c, uint64_t deadline_ns) {
-        MUTEX_GUARD(&c->lock);
-        while (!c->is_answered && cond_wait_until(&c->changed, &c->lock, deadline_ns))
-                ;
-}
-
-static void wait_interruptibly(struct control *c, uint64_t deadline_ns) {
+static void wait_for_answer(struct control *c, uint64_t deadline_ns) {
         bool was_interrupted = false;
 
         while (!is_answered(c) && clock_now_ns() < deadline_ns) {
@@ -126,10 +119,7 @@ static bool run_call(struct control *c) {
 
         c->is_answered = false; /* no call is under way */
         run_order(c, order_send);
-        if (c->waiter != NULL)
-                wait_interruptibly(c, deadline_ns);
-        else
-                wait_uninterrupted(c, deadline_ns);
+        wait_for_answer(c, deadline_ns);
         if (is_answered(c))
                 return true;
         run_order(c, order_drop);
@@ -139,7 +129,7 @@ static bool run_call(struct control *c) {
 static struct error *no_answer(const struct control *c) {
         const char *authority = c->shard->target->authority;
 
-        if (c->waiter != NULL && c->waiter->is_interrupted)
+        if (c->waiter->is_interrupted)
                 return error_new(ERR_UNAVAILABLE, "interrupted: no answer from %s yet", authority);
         return error_new(ERR_UNAVAILABLE, "no answer from %s within %llu s", authority,
                          (unsigned long long)(c->timeout_ns / NS_PER_S));

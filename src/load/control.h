@@ -43,8 +43,8 @@ struct control_subject {
         struct str  config; /* of CONTROL_LOAD: a whole configuration as JSON */
 };
 
-/* The target is asked over the loop; `shard` is borrowed and used by its thread. With a waiter, which is borrowed,
- * an interruption ends the wait for an answer after CONTROL_INTERRUPTED_NS. NULL: it does not. */
+/* The target is asked over the loop; `shard` is borrowed and used by its thread. With the waiter, which is
+ * borrowed, an interruption ends the wait for an answer after CONTROL_INTERRUPTED_NS. */
 struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns,
                              struct waiter *waiter);
 void            control_close(struct control *c); /* NULL is fine */

@@ -467,15 +467,25 @@ static bool on_rst_stream(struct h2_client *c, const struct frame *f) {
         return true;
 }
 
-/* Streams that have an answer to come go on to their ends. */
-static void on_going(struct h2_client *c) {
+/* Streams up to the last one that the peer has taken go on to their ends, when they have an answer to come. */
+static bool on_going(struct h2_client *c, const struct frame *f) {
+        uint32_t last;
+
+        if (f->payload.len < 8)
+                return fail_client(c, "a GOAWAY frame has a wrong length");
+        last = read_u32(f->payload.ptr) & (uint32_t)MAX_WINDOW;
         c->is_going = true;
-        for (size_t i = 0; i < H2_CLIENT_BUCKETS && c->ops->is_idle != NULL; i++)
+        for (size_t i = 0; i < H2_CLIENT_BUCKETS; i++)
                 for (struct h2_client_stream *s = c->buckets[i], *next; s != NULL; s = next) {
                         next = s->next;
-                        if (c->ops->is_idle(s))
+                        if (c->ops->is_idle != NULL && c->ops->is_idle(s)) {
                                 h2_client_reset(c, s);
+                        } else if (s->id > last) {
+                                h2_client_forget(c, s);
+                                c->ops->on_refused(s);
+                        }
                 }
+        return true;
 }
 
 static bool on_frame(struct h2_client *c, struct frame *f) {
@@ -488,7 +498,7 @@ static bool on_frame(struct h2_client *c, struct frame *f) {
         case FRAME_SETTINGS: return on_settings(c, f);
         case FRAME_PUSH_PROMISE: return fail_client(c, "the peer pushes, which was switched off");
         case FRAME_PING: return on_ping(c, f);
-        case FRAME_GOAWAY: on_going(c); return true;
+        case FRAME_GOAWAY: return on_going(c, f);
         case FRAME_WINDOW_UPDATE: return on_window_update(c, f);
         case FRAME_CONTINUATION: return on_continuation(c, f);
         }

@@ -47,6 +47,8 @@ struct h2_client_ops {
         void (*on_data)(struct h2_client_stream *s, struct str bytes);
         /* The stream is closed. `code` is that of RST_STREAM, 0 for an ordinary end. May open others. */
         void (*on_end)(struct h2_client_stream *s, uint32_t code);
+        /* The peer goes away and has not taken the stream, which is closed: another connection may. */
+        void (*on_refused)(struct h2_client_stream *s);
         /* True when nothing of the stream is awaited: it is reset when the peer goes away. NULL: of no stream. */
         bool (*is_idle)(struct h2_client_stream *s);
 };

@@ -29,8 +29,10 @@
 #define BUSY_SHARE 0.95
 /* Numbers of the logs of a run: 256 MiB. */
 #define MAX_LOGGED ((size_t)32 << 20)
-/* A window of a number of requests ends when none is answered for so long. */
-#define STALL_NS (600 * NS_PER_S)
+/* A window of a number of requests ends when none is answered for so long: for this, or for a multiple of the
+ * longest latency of the load, as soon as there is one. */
+#define MAX_STALL_NS (600 * NS_PER_S)
+#define STALL_LATENCIES 100
 /* A load without an end gives up here. */
 #define MAX_CONCURRENCY 65536.0
 #define MAX_RATE 1e8
@@ -66,7 +68,8 @@ struct load_run {
         uint64_t                next_metrics_ns;
         bool                    is_live;
         uint64_t                begin_ns;
-        size_t                  n_logged; /* numbers of all logs */
+        uint64_t                longest_ns; /* latency of the load, as far as it was looked at */
+        size_t                  n_logged;   /* numbers of all logs */
 };
 
 /* What is read from the server at the ends of a window. */
@@ -527,16 +530,26 @@ static bool all_drained(const struct load_run *r) {
 static uint64_t count_done(struct load_run *r) {
         uint64_t n = 0;
 
-        for (size_t i = 0; i < r->n_active; i++)
-                n += worker_look(r->workers[i]).n_done;
+        for (size_t i = 0; i < r->n_active; i++) {
+                struct worker_progress p = worker_look(r->workers[i]);
+
+                n += p.n_done;
+                r->longest_ns = MAX(r->longest_ns, p.longest_ns);
+        }
         return n;
+}
+
+static uint64_t stall_time(const struct load_run *r) {
+        if (r->longest_ns == 0 || r->longest_ns > MAX_STALL_NS / STALL_LATENCIES)
+                return MAX_STALL_NS;
+        return MAX(r->longest_ns * STALL_LATENCIES, DRAIN_NS);
 }
 
 /* Waits for the end of a window: its time, its number of requests, the end of all requests, or a signal. */
 static void wait_window(struct load_run *r, double value, uint64_t wanted) {
         uint64_t begin_ns = clock_now_ns(), end_ns = begin_ns + r->plan->window_ns;
         uint64_t early_ns = begin_ns + r->plan->window_ns / 5;
-        uint64_t n_done = 0, stall_ns = begin_ns + STALL_NS;
+        uint64_t n_done = 0, answered_ns = begin_ns;
         bool     is_early = false;
 
         if (wanted > 0)
@@ -551,10 +564,10 @@ static void wait_window(struct load_run *r, double value, uint64_t wanted) {
                 if (wanted > 0) {
                         uint64_t n = count_done(r);
 
-                        if (n >= wanted || now_ns >= stall_ns)
-                                break;
-                        stall_ns = n > n_done ? now_ns + STALL_NS : stall_ns;
+                        answered_ns = n > n_done ? now_ns : answered_ns;
                         n_done = n;
+                        if (n >= wanted || now_ns - answered_ns >= stall_time(r))
+                                break;
                 }
                 if (wanted == 0 && !is_early && now_ns >= early_ns) {
                         is_early = true;
@@ -853,6 +866,7 @@ static struct error *run_load(struct load_run *r, struct load_result *x) {
         struct error   *err = NULL;
         size_t          oldest;
 
+        r->longest_ns = 0;
         if (r->plan->v->n_requests == 0) {
                 err = start_all(r, x->value, 0);
                 if (err == NULL)

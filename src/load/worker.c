@@ -591,6 +591,7 @@ static void order_look(struct worker *w) {
                 .n_failed = w->tally->n_failed,
                 .p50_ns = (double)histogram_percentile(h, 50.0),
                 .p99_ns = (double)histogram_percentile(h, 99.0),
+                .longest_ns = h->max,
         };
 }
 

@@ -81,5 +81,6 @@ void worker_want(struct worker *w, uint64_t wanted_done);
 struct worker_progress {
         uint64_t n_done, n_failed;
         double   p50_ns, p99_ns;
+        uint64_t longest_ns;
 };
 struct worker_progress worker_look(struct worker *w);

@@ -23,12 +23,14 @@
  *
  * The loop's output buffer is empty whenever a callback of the owner runs, because the callback may
  * write to another connection. */
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/conn_private.h"
 #include "net/tls.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define IN_BYTES ((size_t)64 << 10)
@@ -71,8 +73,7 @@ struct conn_tls {
         struct iovec   *rest_parts;      /* owned: array of `rest` */
         size_t          rest_bytes;
 
-        char            *stash; /* owned: records that the owner had no room for */
-        size_t           stash_bytes;
+        struct buf      *stash; /* owned: records that the owner had no room for; NULL: none */
         struct list_node resume_node; /* in loop_tls.resuming */
         bool             is_running_steps;
         bool             is_socket_reading;
@@ -276,7 +277,7 @@ static bool tls_is_in_handshake(const struct conn *c) {
 }
 
 static bool tls_has_unread(const struct conn *c) {
-        return c->tls->stash_bytes > 0;
+        return c->tls->stash != NULL;
 }
 
 static size_t tls_unwritten_bytes(const struct conn *c) {
@@ -377,7 +378,7 @@ static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room);
 /* Starts or stops to read from the socket: it is read only while received bytes can be processed. */
 static void update_reading(struct conn *c) {
         struct conn_tls *t = c->tls;
-        bool wants = c->is_reading && !c->is_closing && !t->is_blocked && t->stash_bytes == 0 &&
+        bool wants = c->is_reading && !c->is_closing && !t->is_blocked && t->stash == NULL &&
                      !list_is_linked(&t->resume_node) && !turns_is_waiting(&t->turn);
 
         if (wants == t->is_socket_reading)
@@ -395,7 +396,6 @@ static void fail_and_linger(struct conn *c, const char *limit, const char *reaso
         report_failure(c, limit, reason);
         t->state = CONN_TLS_LINGER;
         t->since_ns = clock_now_ns();
-        t->stash_bytes = 0;
         flush_output(c);
         if (!c->is_shut_down || t->wants_shutdown)
                 uv_shutdown(&c->shutdown, conn_stream(c), NULL);
@@ -501,18 +501,29 @@ static bool step_tls(struct conn *c) {
         return false;
 }
 
-/* Copies unread records to the stash, or frees the stash when there are none. `records` may be the
- * stash itself. */
+static void drop_stash(struct conn_tls *t) {
+        buf_unref(STEAL(t->stash));
+}
+
+static struct str stashed(const struct conn_tls *t) {
+        return t->stash != NULL ? str_range(t->stash->bytes, t->stash->len) : str_of("");
+}
+
+/* Copies unread records to the stash, or frees the stash when there are none. `records` may be the end of
+ * the stash itself. The memory budget counts them, but does not refuse them: the records cannot go back to the
+ * socket, and an innocent connection would have to end. */
 static bool stash_records(struct conn_tls *t, struct str records) {
-        if (records.len > 0 && t->stash == NULL && (t->stash = try_alloc(IN_BYTES)) == NULL)
-                return false;
-        if (records.len > 0)
-                memmove(t->stash, records.ptr, records.len);
-        t->stash_bytes = records.len;
         if (records.len == 0) {
-                free(t->stash);
-                t->stash = NULL;
+                drop_stash(t);
+                return true;
         }
+        if (t->stash == NULL)
+                t->stash = buf_new_beyond(loop_buf_pool(t->conn->loop), records.len);
+        if (t->stash == NULL)
+                return false;
+        assert(records.len <= t->stash->cap);
+        memmove(t->stash->bytes, records.ptr, records.len);
+        t->stash->len = records.len;
         return true;
 }
 
@@ -563,7 +574,7 @@ static void on_turn(struct turn *turn) {
         struct conn_tls *t = CONTAINER_OF(turn, struct conn_tls, turn);
 
         if (!t->conn->is_closing)
-                run_steps(t->conn, str_range(t->stash, t->stash_bytes));
+                run_steps(t->conn, stashed(t));
 }
 
 static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room) {
@@ -597,7 +608,7 @@ static void on_resume(struct mail *m) {
 
                 list_remove(&t->resume_node);
                 if (!t->conn->is_closing)
-                        run_steps(t->conn, str_range(t->stash, t->stash_bytes));
+                        run_steps(t->conn, stashed(t));
         }
 }
 
@@ -619,7 +630,7 @@ static void tls_read_start(struct conn *c) {
 
         if (t->is_running_steps || t->is_blocked || turns_is_waiting(&t->turn))
                 return;
-        if (t->stash_bytes > 0 || tls_session_has_input(t->session) ||
+        if (t->stash != NULL || tls_session_has_input(t->session) ||
             (t->state == CONN_TLS_HANDSHAKE && !t->has_begun && tls_session_is_client(t->session)))
                 resume_soon(c); /* a client's first step needs no input */
         else
@@ -672,7 +683,7 @@ static void tls_free(struct conn *c) {
                 finish_write(c, false);
         tls_session_free(t->session);
         drop_rest(t);
-        free(t->stash);
+        drop_stash(t);
         free(t);
         c->tls = NULL;
         c->filter = NULL;

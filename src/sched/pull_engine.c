@@ -638,12 +638,29 @@ static void pull_submit_all(struct scheduler *base, struct request *const *reque
         infer_thread_check_wakes(thread, now_ns);
 }
 
+static bool has_in_queue(struct pull_engine *e, const struct request *req) {
+        struct queue_walk     walk = queue_walk_begin(&e->queue);
+        const struct request *found;
+
+        while ((found = queue_walk_next(&walk)) != NULL)
+                if (found == req)
+                        return true;
+        return false;
+}
+
+/* False also for a request that its program has used again since its cancellation was begun: it may be in the queue
+ * of another model, or of another instance for a sequence, of which there are as few requests as slots. */
+static bool is_queued_here(struct pull_engine *e, const struct request *req) {
+        return list_is_linked(&req->queued.node) && req->model == e->model &&
+               (!req->has_sequence || has_in_queue(e, req));
+}
+
 static void pull_cancel(struct scheduler *base, struct request *req) {
         struct pull_engine *e = self_of(base);
 
         mutex_lock(&e->lock);
         /* `runs_cancelled` is fixed while the request is queued. */
-        if (!list_is_linked(&req->queued.node) || req->runs_cancelled) {
+        if (!is_queued_here(e, req) || req->runs_cancelled) {
                 mutex_unlock(&e->lock);
                 return;
         }

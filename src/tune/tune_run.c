@@ -151,9 +151,7 @@ static struct error *open_run(struct tune_run *r) {
         r->shard = (struct channel_shard){ .loop = loop_group_get(r->loops, 0),
                                            .target = &r->target,
                                            .room = mem_alloc(CHANNEL_ROOM_BYTES) };
-        /* The search ends after an answer, and what follows gives the models their configurations back: that must
-         * not be cut short. */
-        r->control = control_open(&r->shard, CONTROL_NS, NULL);
+        r->control = control_open(&r->shard, CONTROL_NS, &r->waiter);
         r->results.models = mem_zalloc(MAX_MODELS * sizeof(*r->results.models));
         TRY(collect_models(r, r->plan->load.v->model, 0));
         if (r->plan->objective == TUNE_RATE_PER_CPU && !target_is_local(&r->target))
@@ -259,6 +257,8 @@ static struct error *measure_load(struct tune_run *r, double load, struct trial 
         plan.on_window = on_window;
         plan.owner = t;
         t->run = r;
+        if (is_interrupted(r)) /* while the configuration was loaded */
+                return NULL;
         TRY(load_run_new(&plan, &run));
         err = load_run_measure(run);
         results = load_run_results(run);
@@ -508,6 +508,9 @@ struct error *tune_run_search(struct tune_run *r) {
         uint64_t      begin_ns = clock_now_ns();
         struct error *err = search(r);
 
+        r->results.is_interrupted = r->results.is_interrupted || r->waiter.is_interrupted;
+        if (err != NULL && r->results.is_interrupted && err->code == ERR_UNAVAILABLE)
+                error_free(STEAL(err)); /* of an answer that was not waited for */
         r->results.seconds = (double)(clock_now_ns() - begin_ns) / 1e9;
         return err;
 }
@@ -551,9 +554,23 @@ static struct error *restore_model(struct tune_run *r, struct tune_model *m) {
         return NULL;
 }
 
+static bool has_changed(const struct tune_run *r) {
+        for (size_t i = 0; i < r->results.n_models; i++)
+                if (r->results.models[i].is_changed)
+                        return true;
+        return false;
+}
+
+/* The interruption that has ended the search does not cut this short; another one does. */
 struct error *tune_run_restore(struct tune_run *r) {
         struct error *first = NULL, *err;
 
+        if (r->results.is_interrupted && has_changed(r))
+                fputs("Interrupted: the models get their configurations back. Interrupt again to "
+                      "leave "
+                      "them as they are.\n",
+                      stderr);
+        r->waiter.is_interrupted = false;
         for (size_t i = 0; i < r->results.n_models; i++) {
                 if (!r->results.models[i].is_changed)
                         continue;

@@ -5,6 +5,7 @@ import http.server
 import json
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -12,9 +13,10 @@ import time
 import pytest
 
 from conftest import BUILD, Server, patience, write_repository
+from frames import GOAWAY, HEADERS, PREFACE, frame
 from test_bench import DONE, FAILED, SECONDS, UNREACHABLE, adding, address, bench_raw
 
-TAKES_SECONDS = 30
+TAKES_SECONDS = 60
 
 TENSOR = {"name": "T", "datatype": "INT32", "shape": [1]}
 METADATA = {"name": "m", "versions": ["1"], "inputs": [TENSOR], "outputs": [TENSOR]}
@@ -161,10 +163,12 @@ def interrupt(bench):
 
 @pytest.mark.parametrize("more", [(), ("--shared-memory", "system")])
 def test_an_interruption_while_the_server_is_silent(place, more):
-    """Each question that it does not answer would take 30 s."""
+    """Each question that it does not answer would take 30 s. A window without an answer, which a busy machine makes of a
+    short one, would end the load before."""
     place.infer = lambda handler, number: handler.answer(ANSWER)
-    bench = subprocess.Popen([BUILD / "neso", "bench", *place.at, *more, "-v", "-p", "100", "-s", "0", "-r",
-                              "10000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    bench = subprocess.Popen([BUILD / "neso", "bench", *place.at, *more, "-v", "-s", "0", "-r", "10000",
+                              "--measurement-mode=count_windows", "--measurement-request-count=20"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert b"window 1" in bench.stderr.readline()
     place.is_silent.set()
     out, err, seconds = interrupt(bench)
@@ -184,6 +188,18 @@ def test_an_interruption_before_the_first_answer():
             _, err, seconds = interrupt(bench)
     assert bench.returncode == UNREACHABLE and seconds < patience(20)
     assert "interrupted: no answer from" in err
+
+
+def test_a_request_that_is_lost(place):
+    """The load ends long before the ten minutes that a first answer may take."""
+    def infer(handler, number):
+        if number == 5:
+            handler.wait_forever()
+        else:
+            handler.answer(ANSWER)
+    place.infer = infer
+    [load] = measure(place, "--concurrency-range", 1, "--request-count", 20)["loads"]
+    assert (load["requests"], load["failed"], load["unanswered"]) == (5, 0, 1)
 
 
 # ---- gRPC -------------------------------------------------------------------------------------------
@@ -222,6 +238,98 @@ def test_a_connection_that_ends_in_good_order(tmp_path):
         [load] = json.loads(run("--concurrency-range", 8, "--request-parameter", "delay_ms:2:int",
                                 "--request-count", 800, "--json"))["loads"]
     assert (load["requests"], load["failed"]) == (800, 0), load["errors"]
+
+
+def frames_of(connection, greeting=b""):
+    """The bytes of one frame after the other."""
+    taken = bytearray()
+
+    def take(n):
+        while len(taken) < n:
+            more = connection.recv(1 << 16)
+            if not more:
+                raise OSError
+            taken.extend(more)
+        text = bytes(taken[:n])
+        del taken[:n]
+        return text
+    if greeting:
+        yield take(len(greeting))
+    while True:
+        head = take(9)
+        yield head + take(int.from_bytes(head[:3], "big"))
+
+
+class Leaving:
+    """Stands between a client and a server. The first connections with inferences end: GOAWAY says that the server has
+    taken some streams, and it sees nothing of the others."""
+
+    def __init__(self, server, n_leaving, n_taken):
+        self.port, self.n_leaving, self.n_taken = server.port("grpc"), n_leaving, n_taken
+        self.lock = threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                server = socket.create_connection(("127.0.0.1", self.port))
+                client_lock = threading.Lock()
+                threading.Thread(target=self.answers, args=(client, client_lock, server), daemon=True).start()
+                threading.Thread(target=self.requests, args=(client, client_lock, server), daemon=True).start()
+
+    def answers(self, client, lock, server):
+        with client, server, contextlib.suppress(OSError):
+            for text in frames_of(server):
+                with lock:
+                    client.sendall(text)
+
+    def must_leave(self):
+        with self.lock:
+            self.n_leaving -= 1
+            return self.n_leaving >= 0
+
+    def requests(self, client, lock, server):
+        streams, last = [], None
+        with client, server, contextlib.suppress(OSError):
+            for text in frames_of(client, PREFACE):
+                stream = int.from_bytes(text[5:9], "big")
+                if text[3] == HEADERS and b"ModelInfer" in text:
+                    streams.append(stream)
+                    if len(streams) == self.n_taken + 1 and self.must_leave():
+                        last = streams[-2] if self.n_taken else 0
+                        with lock:
+                            client.sendall(frame(GOAWAY, 0, 0, struct.pack(">II", last, 0)))
+                if last is None or stream <= last:
+                    server.sendall(text)
+
+
+def measure_leaving(tmp_path, n_leaving, n_taken):
+    write_repository(tmp_path, {"one": adding(1)})
+    server = Server(tmp_path, waits_for=("grpc",))
+    leaving = Leaving(server, n_leaving, n_taken)
+    try:
+        code, out, err = bench_raw("-i", "grpc", "-u", f"127.0.0.1:{leaving.listener.getsockname()[1]}", "-m", "one",
+                                   "--connections", 1, "--concurrency-range", 4, "--request-count", 40, "--json")
+        assert code == DONE, err
+        return json.loads(out)["loads"][0]
+    finally:
+        leaving.listener.close()
+        server.stop()
+
+
+def test_streams_that_a_leaving_server_has_not_taken(tmp_path):
+    """They are sent again on another connection."""
+    load = measure_leaving(tmp_path, 2, 6)
+    assert (load["requests"], load["failed"], load["unanswered"]) == (40, 0, 0), load["errors"]
+
+
+def test_streams_that_no_connection_takes(tmp_path):
+    """Of a request that two connections have not taken the third is not asked."""
+    load = measure_leaving(tmp_path, 2, 0)
+    assert load["requests"] + load["failed"] == 40 and 0 < load["failed"] <= 4
+    assert "the server ends each connection before it takes the request" in str(load["errors"])
 
 
 def test_streams_that_stay_open(tmp_path):

@@ -349,6 +349,35 @@ class TritonPythonModel:
     assert ask(4 << 20)[1]["outputs"][0]["data"] == [1]
 
 
+def test_memory_that_shrinks_while_a_configuration_is_completed(start):
+    """A line of the log that was read makes room for the next one, when addresses are short."""
+    server = start({"logs": model('''
+import resource
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        lines = ["x" * (n << 20) for n in (8, 16)]
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (36 << 20), resource.getrlimit(resource.RLIMIT_AS)[1]))
+        for line in lines:
+            pb_utils.Logger.log_verbose(line)
+            try:  # is answered after the line was read
+                pb_utils.is_model_ready("logs")
+            except pb_utils.TritonModelException as error:
+                assert "not available in auto_complete_config()" in str(error), str(error)
+        config.set_max_batch_size(3)
+        return config
+
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([]) for r in requests]
+''', io="")}, "--log-verbose=1")
+    config = requests.get(f"{server.url}/v2/models/logs/config", timeout=20).json()
+    assert config["max_batch_size"] == 3
+
+
 INTERPRETERS = {
     "missing": (None, r"the Python interpreter '.*/missing' is not found"),
     "old": ("import sys\nsys.version_info = (3, 8, 1)\nsys.executable = '/old'\n",

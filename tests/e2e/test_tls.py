@@ -678,3 +678,26 @@ def test_draining(ca, stubs, tmp_path):
         assert idle.recv(1) == b""  # and no error: close_notify came
         idle.close()
     assert answers == {"http": 200, "grpc": b"\0\0\x80?"}
+
+
+def budget_used(server):
+    page = requests.get(f"http://localhost:{server.ports['metrics']}/metrics", timeout=SECONDS).text
+    return next(float(line.split()[1]) for line in page.splitlines() if line.startswith("neso_memory_budget_used_bytes "))
+
+
+def test_records_that_wait_are_charged(ca, tmp_path):
+    """What a client sends behind a request that is at work: TLS has read it, and keeps it until there is room."""
+    delay = 'parameters { key: "execute_delay_ms" value { string_value: "3000" } }\n'
+    with running(tmp_path, *service("http", ca.cert("server"), ca.key("server")), f"--memory-budget={64 << 20}",
+                 models={"fp32": IDENTITY + delay}) as server, contextlib.ExitStack() as stack:
+        base, body = budget_used(server), json.dumps(BODY).encode()
+        request = (b"POST /v2/models/fp32/infer HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(body)) + body
+        some = [stack.enter_context(connect(server, trusting(ca))) for _ in range(64)]
+        for one in some:
+            one.sendall(request)
+        for one in some:
+            one.sendall(request * (61440 // len(request)))
+        end = time.monotonic() + SECONDS
+        while budget_used(server) - base < 64 * 45000 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert budget_used(server) - base >= 64 * 45000

@@ -238,6 +238,47 @@ def test_requests_that_fail_in_the_final_turns(last_good):
         place.server_close()
 
 
+class FallsSilent(FailsLater):
+    def do_POST(self):
+        if self.server.is_silent.is_set():
+            self.wait_forever()
+        else:
+            super().do_POST()
+
+
+def test_an_interruption_while_the_server_is_silent():
+    """The search ends at once, and the wait for the configuration to be given back at a second interruption."""
+    place = Place(("127.0.0.1", 0), FallsSilent)
+    place.config, place.loads = json.dumps({**CONFIG, "instance_group": [{"count": 1, "kind": "KIND_CPU"}]}), []
+    place.lock, place.n_requests = threading.Lock(), 0
+    place.is_silent, place.has_ended = threading.Event(), threading.Event()
+    place.infer = lambda handler, _: handler.answer(ANSWER)
+    threading.Thread(target=place.serve_forever, daemon=True).start()
+    try:
+        tuner = subprocess.Popen([BUILD / "neso", "tune", "-u", f"127.0.0.1:{place.server_address[1]}", "m",
+                                  "--latency-budget=500", "-p", "100", "--concurrency-range=2", "--max-instances=8", "--exhaustive"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for line in tuner.stderr:
+            if b"[2 of at most" in line:
+                break
+        begin = time.monotonic()
+        place.is_silent.set()
+        tuner.send_signal(signal.SIGINT)
+        line = tuner.stderr.readline()
+        assert line.startswith(b"Interrupted: the models get their configurations back."), (line, tuner.communicate())
+        tuner.send_signal(signal.SIGINT)
+        out, err = tuner.communicate(timeout=SECONDS)
+        assert time.monotonic() - begin < SECONDS / 2
+        assert tuner.returncode == FAILED, err
+        assert b"Interrupted: the search is not complete." in out
+        assert b"the model's own configuration is not restored" in err
+    finally:
+        tuner.kill()
+        place.has_ended.set()
+        place.shutdown()
+        place.server_close()
+
+
 def test_requests_that_cannot_be_made(server):
     before = config_of(server, "wide")
     _, err = tune(server, "wide", "--latency-budget=10", "--concurrency-range=1", "-p", 50, code=FAILED)

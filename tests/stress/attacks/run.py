@@ -18,16 +18,21 @@ SECONDS = 600  # what one attack may take
 PARTS = {"grpc_through_proxies.py": ("haproxy", "haproxy-tls", "haproxy-sharing", "nginx", "nginx-tls")}
 
 
+def is_chosen(path, only):
+    """A whole name is that of one attack, though others contain it: through_proxies, grpc_through_proxies."""
+    return path.stem == only if (FOLDER / f"{only}.py").exists() else only in path.name
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--build", type=pathlib.Path, default=FOLDER.parents[2] / "build")
-    parser.add_argument("--only", default="", help="those alone whose file's name has this text")
+    parser.add_argument("--only", default="", help="the attack of that name, or those whose file's name has this text")
     options = parser.parse_args()
     environment = {**os.environ, "NESO_BUILD": str(options.build.resolve())}
     failed = []
     all_begun = time.monotonic()
     scripts = [(path, *part) for path in sorted(FOLDER.glob("*.py"))
-               if path.name not in NOT_ATTACKS and options.only in path.name
+               if path.name not in NOT_ATTACKS and is_chosen(path, options.only)
                for part in [[one] for one in PARTS.get(path.name, ())] or [[]]]
     for number, (path, *part) in enumerate(scripts, 1):
         name, begun = " ".join([path.stem, *part]), time.monotonic()

@@ -491,11 +491,10 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response 
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseFactorySendFlags(TRITONBACKEND_ResponseFactory *factory,
                                                            const uint32_t                 flags) {
-        TRITONBACKEND_Request  *request = (TRITONBACKEND_Request *)(void *)factory;
-        TRITONBACKEND_Response *response;
-        TRITONSERVER_Error     *err = TRITONBACKEND_ResponseNew(&response, request);
+        TRITONBACKEND_Request *request = (TRITONBACKEND_Request *)(void *)factory;
 
-        return err != NULL ? err : TRITONBACKEND_ResponseSend(response, flags, NULL);
+        /* Needs no memory. */
+        return TRITONBACKEND_ResponseSend(&request->responses[request->n_responses++], flags, NULL);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseSetStringParameter(TRITONBACKEND_Response *response,

@@ -281,6 +281,13 @@ bool fixture_was_rejected(struct fixture *f, const char *limit) {
         return strstr(strbuf_cstr(&f->seen.rejected), limit) != NULL;
 }
 
+void fixture_wait_rejected(struct fixture *f, const char *limit) {
+        MUTEX_GUARD(&f->seen.lock);
+
+        while (strstr(strbuf_cstr(&f->seen.rejected), limit) == NULL)
+                cond_wait(&f->seen.changed, &f->seen.lock);
+}
+
 /* ---- the client: writing ---- */
 
 static void put_u32(unsigned char *at, uint32_t value) {

@@ -48,6 +48,7 @@ void fixture_answer_held(struct fixture *f); /* waits for it first: "late" */
 void fixture_resume(struct fixture *f);
 void fixture_feed(struct fixture *f);
 bool fixture_was_rejected(struct fixture *f, const char *limit);
+void fixture_wait_rejected(struct fixture *f, const char *limit);
 
 /* ---- the client ---- */
 

@@ -6,7 +6,6 @@
 #include "grpc_fixture.h"
 #include "net/net_server.h"
 
-#include <sched.h>
 #include <sys/socket.h>
 
 static void test_write_stall(void **state) {
@@ -101,8 +100,7 @@ static void test_stall_of_a_refused_connection(void **state) {
         client_message(&c, 1, END_STREAM, "", 0);
         client_frame(&c, FRAME_HEADERS, 0, 3, "", 0);
         client_flush(&c);
-        while (!fixture_was_rejected(&f, "header_time"))
-                sched_yield();
+        fixture_wait_rejected(&f, "header_time");
         net_server_stop(grpc_server_net(f.server));
         assert_int_equal(net_server_wait(grpc_server_net(f.server), clock_now_ns() + 20 * NS_PER_S),
                          0);

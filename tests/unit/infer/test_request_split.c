@@ -7,6 +7,7 @@
 #include "infer/fake_model.h"
 #include "infer/request_prepare.h"
 #include "infer/request_split.h"
+#include "infer/response_factory.h"
 
 #define MODEL                                                                                      \
         "name: 'm' max_batch_size: 8 "                                                             \
@@ -282,10 +283,11 @@ static void count_call(void *userp) {
 
 /* A backend that has a part sees that the client has cancelled the request. */
 static void test_cancelled_while_parts_run(void **state) {
-        struct request      *first, *rest;
-        struct cancel_watch *watch;
-        struct whole         w;
-        unsigned             n_calls = 0;
+        struct request          *first, *rest;
+        struct response_factory *factory;
+        struct cancel_watch     *watch;
+        struct whole             w;
+        unsigned                 n_calls = 0;
 
         (void)state;
         open_whole(&w);
@@ -293,12 +295,16 @@ static void test_cancelled_while_parts_run(void **state) {
         rest = take(&w, 3);
         watch = cancel_watch_new(request_cancel_stream(rest), count_call, &n_calls);
         assert_non_null(watch);
+        assert_ok(response_factory_new(first, &factory), "factory");
         assert_false(request_is_cancelled(first));
+        assert_false(response_factory_is_cancelled(factory));
         request_cancel(w.req);
         assert_true(request_is_cancelled(first));
         assert_true(request_is_cancelled(rest));
+        assert_true(response_factory_is_cancelled(factory));
         assert_int_equal(n_calls, 1);
         cancel_watch_free(watch);
+        response_factory_free(factory);
         answer(first, NULL);
         answer(rest, NULL);
         close_whole(&w);

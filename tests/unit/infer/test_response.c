@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "infer/fake_model.h"
+#include "infer/response_factory.h"
 
 #include <stdio.h>
 
@@ -516,6 +517,57 @@ static void test_short_of_memory(void **state) {
         close_front(&f);
 }
 
+static void on_release(struct request *req, uint32_t flags, void *userp) {
+        (void)req, (void)flags, (void)userp;
+}
+
+static void lose_response(struct front *f) {
+        struct response *r = NULL;
+
+        mem_fail_after(1);
+        assert_out_of_memory(response_new(f->req, &r));
+        mem_fail_after(0);
+}
+
+/* A backend that had no memory for the answer, and releases the request without one: the client does not wait for
+ * ever. */
+static void test_lost_answer(void **state) {
+        struct front f;
+
+        (void)state;
+        open_front(&f);
+        f.req->on_release = on_release;
+        lose_response(&f);
+        assert_int_equal(f.n_received, 0);
+        request_release(f.req, REQUEST_RELEASE_ALL);
+        assert_int_equal(f.n_received, 1);
+        assert_int_equal(f.flags, RESPONSE_FINAL);
+        assert_string_equal(f.received->error->message, "a response was lost: out of memory");
+        response_free(f.received);
+        close_front(&f);
+}
+
+/* The backend may still answer, by its factory. */
+static void test_lost_answer_with_a_factory(void **state) {
+        struct front             f;
+        struct response_factory *factory;
+        struct response         *r;
+
+        (void)state;
+        open_front(&f);
+        f.req->on_release = on_release;
+        assert_ok(response_factory_new(f.req, &factory), "factory");
+        lose_response(&f);
+        request_release(f.req, REQUEST_RELEASE_ALL);
+        assert_int_equal(f.n_received, 0);
+        assert_ok(response_factory_respond(factory, &r), "respond");
+        assert_ok(response_send(r, RESPONSE_FINAL, NULL), "send");
+        assert_int_equal(f.n_received, 1);
+        response_factory_free(factory);
+        response_free(r);
+        close_front(&f);
+}
+
 SUITE(response) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_outlives_its_request),
@@ -532,6 +584,8 @@ SUITE(response) {
                 cmocka_unit_test(test_no_release),
                 cmocka_unit_test(test_parameters),
                 cmocka_unit_test(test_short_of_memory),
+                cmocka_unit_test(test_lost_answer),
+                cmocka_unit_test(test_lost_answer_with_a_factory),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,9 +22,14 @@ static void on_end(struct h2_client_stream *s, uint32_t code) {
         strbuf_printf(&seen, "end=%s ", h2_code_name(code));
 }
 
-static const struct h2_client_ops ops = { .on_field = on_field,
-                                          .on_data = on_data,
-                                          .on_end = on_end };
+static void on_refused(struct h2_client_stream *s) {
+        assert_int_equal(s->id, 0);
+        strbuf_puts(&seen, "refused ");
+}
+
+static const struct h2_client_ops ops = {
+        .on_field = on_field, .on_data = on_data, .on_end = on_end, .on_refused = on_refused
+};
 
 static void put_frame(struct strbuf *out, unsigned kind, unsigned flags, unsigned stream,
                       struct str payload) {
@@ -157,6 +162,36 @@ static void test_room(void **state) {
         finish(&c);
 }
 
+/* The peer names the last stream that it has taken: those after it may be asked for elsewhere. */
+static void test_streams_that_were_not_taken(void **state) {
+        struct h2_client        c;
+        struct h2_client_stream streams[3] = { 0 };
+        AUTO_STRBUF             in = { 0 }, later = { 0 };
+
+        (void)state;
+        begin(&c);
+        put_frame(&in, 4, 0, 0, str_range(NULL, 0));
+        assert_true(h2_client_read(&c, strbuf_str(&in)));
+        for (int i = 0; i < 3; i++)
+                h2_client_open(&c, &streams[i], STR_LIT("\x83"));
+        strbuf_clear(&in);
+        put_frame(&in, 7, 0, 0, STR_LIT("\0\0\0\x03\0\0\0\0"));
+        assert_true(h2_client_read(&c, strbuf_str(&in)));
+        assert_string_equal(strbuf_cstr(&seen), "refused ");
+        assert_int_equal(streams[1].id, 3);
+        assert_int_equal(streams[2].id, 0);
+        put_frame(&later, 7, 0, 0, STR_LIT("\0\0\0\x01\0\0\0\0")); /* it may take back more */
+        assert_true(h2_client_read(&c, strbuf_str(&later)));
+        assert_string_equal(strbuf_cstr(&seen), "refused refused ");
+        assert_int_equal(streams[0].id, 1);
+        assert_int_equal(c.n_open, 1);
+        strbuf_clear(&later);
+        put_frame(&later, 7, 0, 0, STR_LIT("\0\0\0\x01"));
+        assert_false(h2_client_read(&c, strbuf_str(&later)));
+        assert_string_equal(c.wrong, "a GOAWAY frame has a wrong length");
+        finish(&c);
+}
+
 static struct h2_client_stream *idle;
 
 static bool is_idle(struct h2_client_stream *s) {
@@ -274,6 +309,7 @@ SUITE(h2_client) {
                 cmocka_unit_test(test_wrong_frames),
                 cmocka_unit_test(test_no_http2),
                 cmocka_unit_test(test_room),
+                cmocka_unit_test(test_streams_that_were_not_taken),
                 cmocka_unit_test(test_an_idle_stream_of_a_peer_that_goes),
                 cmocka_unit_test(test_settings_without_a_number_of_streams),
         };

@@ -34,6 +34,7 @@ void seen_rejected(void *owner, const char *limit) {
         MUTEX_GUARD(&s->lock);
 
         strbuf_printf(&s->rejected, "%s ", limit);
+        cond_broadcast(&s->changed);
 }
 
 void seen_access(struct seen *s, const char *format, ...) {

@@ -5,6 +5,8 @@
 #include "suite.h"
 
 #include "observe/load_meter.h"
+#include "sched/policy.h"
+#include "sched/pull_engine.h"
 #include "sched/scheduler_fixture.h"
 
 #include <pthread.h>
@@ -254,6 +256,38 @@ static void test_cancel_of_a_queued_request(void **state) {
         assert_int_equal(stats.fail.count, 1);
         model_stats_snapshot_done(&stats);
         tickets_end(t, 4);
+        fixture_close(fixture);
+}
+
+/* A program uses a request again while another thread cancels it: the cancellation reaches an engine that the request
+ * has left, for another model, or for another instance if it is of a sequence. */
+static void test_cancel_of_a_request_in_another_queue(void **state) {
+        const struct policy_slots_options slots = { .n_slots = 1 };
+        struct fixture                   *fixture = fixture_open(DYNAMIC(""), 1, false);
+        struct fixture                   *other = fixture_open(DYNAMIC(""), 1, false);
+        struct ticket                    *t = tickets_new(fixture, 2);
+        struct scheduler                 *engine;
+        const struct pull_options         options = { .model = &fixture->fake->model,
+                                                      .timers = fixture->timers,
+                                                      .policy = policy_slots_new(&slots) };
+
+        (void)state;
+        assert_ok(pull_engine_new(&options, &engine), "engine");
+        hold(fixture, 0);
+        ticket_submit(&t[0]);
+        assert_batch(fixture, 0, "a");
+        ticket_submit(&t[1]);
+        other->scheduler->ops->cancel(other->scheduler, t[1].req);
+        t[1].req->has_sequence = true;
+        engine->ops->cancel(engine, t[1].req);
+        t[1].req->has_sequence = false;
+        assert_int_equal(FIXTURE_GET(fixture, t[1].n_releases), 0);
+        let_go(fixture, 0);
+        assert_success(&t[0]);
+        assert_success(&t[1]);
+        tickets_end(t, 2);
+        engine->ops->free(engine);
+        fixture_close(other);
         fixture_close(fixture);
 }
 
@@ -646,6 +680,7 @@ SUITE(pull_engine) {
                 cmocka_unit_test(test_delayed_run_after_those_in_time),
                 cmocka_unit_test(test_full_queue_refuses_at_once),
                 cmocka_unit_test(test_cancel_of_a_queued_request),
+                cmocka_unit_test(test_cancel_of_a_request_in_another_queue),
                 cmocka_unit_test(test_cancelled_before_it_is_queued),
                 cmocka_unit_test(test_cancel_lets_the_others_run),
                 cmocka_unit_test(test_drain_refuses_and_queued_ones_run),
