@@ -383,13 +383,8 @@ static int pause_or_go_on(const struct h2_conn *c) {
         return turns_is_waiting(&c->turn) ? NGHTTP2_ERR_PAUSE : 0;
 }
 
-/* A closed window stops all calls of the connection, and behind a proxy these are calls of many clients. So it is
- * closed only while memory is short. */
 static bool holds_much(const struct h2_conn *c) {
-        const struct byte_budget *budget = c->shard->blocks.account.budget;
-
-        return c->stashed_bytes + c->given_bytes + c->unsent_bytes > H2_MAX_HELD_BYTES &&
-               (budget == NULL || byte_budget_is_half_used(budget));
+        return c->stashed_bytes + c->given_bytes + c->unsent_bytes > H2_MAX_HELD_BYTES;
 }
 
 static int callback_result(bool is_fine) {

@@ -84,7 +84,7 @@ enum h2_code {
 /* Smallest room behind messages for the next read; with less, another buffer is taken. */
 #define H2_MIN_READ_ROOM ((size_t)16 << 10)
 /* The connection's window is not reopened while more than this is held in paused streams, unary requests
- * without an answer, and answers that the client has not taken, and half of the memory budget is used. */
+ * without an answer, and answers that the client has not taken. */
 #define H2_MAX_HELD_BYTES ((size_t)64 << 20)
 
 /* A field of a header block. */

@@ -3,7 +3,6 @@
 #include "suite.h"
 
 #include "base/buf.h"
-#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "codec/gzip.h"
@@ -437,48 +436,6 @@ static void test_slow_message_without_a_window(void **state) {
         client_answer(&c, 201, &a);
         assert_int_equal(a.code, GRPC_OK);
         answer_done(&a);
-        for (uint32_t i = 0; i < N; i++) {
-                f.held = held[i];
-                fixture_answer_held(&f);
-                client_answer(&c, 2 * i + 1, &a);
-                assert_int_equal(a.code, GRPC_OK);
-                answer_done(&a);
-        }
-        client_close(&c);
-        fixture_done(&f);
-}
-
-/* The handlers have the same 66 requests, and the server has memory: the calls of others on the connection, which a
- * proxy may share between its clients, go on. They send more than the connection's window. */
-static void test_others_beside_large_requests(void **state) {
-        enum { N = 66, N_OTHERS = 20 };
-        static char        message[(1 << 20) - 5];
-        struct byte_budget budget;
-        struct fixture     f;
-        struct client      c;
-        struct answer      a;
-        struct grpc_call  *held[N];
-
-        (void)state;
-        byte_budget_init(&budget, (size_t)1 << 30);
-        fixture_init(&f);
-        f.options.net.budget = &budget;
-        fixture_start(&f);
-        client_open(&c, &f, true);
-        for (uint32_t i = 0; i < N; i++) {
-                client_call(&c, 2 * i + 1, "/t.T/Later", NULL);
-                client_message(&c, 2 * i + 1, END_STREAM, message, sizeof(message));
-                client_flush(&c);
-                seen_wait(&f.seen, &f.seen.n_held, i + 1);
-                held[i] = f.held;
-        }
-        for (uint32_t i = N; i < N + N_OTHERS; i++) {
-                client_call(&c, 2 * i + 1, "/t.T/Echo", NULL);
-                client_message(&c, 2 * i + 1, END_STREAM, message, sizeof(message));
-                client_answer(&c, 2 * i + 1, &a);
-                assert_int_equal(a.code, GRPC_OK);
-                answer_done(&a);
-        }
         for (uint32_t i = 0; i < N; i++) {
                 f.held = held[i];
                 fixture_answer_held(&f);
@@ -1024,7 +981,6 @@ SUITE(h2_conn) {
                 cmocka_unit_test(test_rapid_reset_of_answered_calls),
                 cmocka_unit_test(test_resets_without_a_limit),
                 cmocka_unit_test(test_slow_message_without_a_window),
-                cmocka_unit_test(test_others_beside_large_requests),
                 cmocka_unit_test(test_bad_messages),
                 cmocka_unit_test(test_decompression_bomb),
                 cmocka_unit_test(test_bad_message_in_stream),
