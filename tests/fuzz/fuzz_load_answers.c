@@ -64,10 +64,15 @@ static void on_end(struct h2_client_stream *s, uint32_t code) {
         strbuf_printf(seen, "end %u", code);
 }
 
+static void on_refused(struct h2_client_stream *s) {
+        strbuf_printf(seen, "refused %u", s->id);
+}
+
 static void read_h2(struct str in, size_t n_piece, struct strbuf *out) {
         static const struct h2_client_ops ops = { .on_field = on_field,
                                                   .on_data = on_data,
-                                                  .on_end = on_end };
+                                                  .on_end = on_end,
+                                                  .on_refused = on_refused };
         static char                       message[100000];
         struct h2_client                  c;
         struct h2_client_stream           streams[2];
