@@ -69,14 +69,13 @@ static void on_refused(struct h2_client_stream *s) {
 }
 
 static void read_h2(struct str in, size_t n_piece, struct strbuf *out) {
-        static const struct h2_client_ops ops = { .on_field = on_field,
-                                                  .on_data = on_data,
-                                                  .on_end = on_end,
-                                                  .on_refused = on_refused };
-        static char                       message[100000];
-        struct h2_client                  c;
-        struct h2_client_stream           streams[2];
-        bool                              is_sound = true;
+        static const struct h2_client_ops ops = {
+                .on_field = on_field, .on_data = on_data, .on_end = on_end, .on_refused = on_refused
+        };
+        static char             message[100000];
+        struct h2_client        c;
+        struct h2_client_stream streams[2];
+        bool                    is_sound = true;
 
         seen = out;
         if (!h2_client_init(&c, &ops))
