@@ -432,8 +432,7 @@ static TRITONSERVER_Error *compute(struct run_instance *instance, struct kit_bat
         if (division_guard_take_first())
                 KIT_LOG(TRITONSERVER_LOG_WARN,
                         "model '%s', or one that ran at the same time, divided an integer by zero: "
-                        "the "
-                        "result means nothing. Later divisions are not logged",
+                        "the result means nothing. Later divisions are not logged",
                         instance->plan->model_name);
         return err;
 }

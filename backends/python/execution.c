@@ -613,8 +613,8 @@ void execution_on_result(struct instance *in, const struct shm_message *message)
 
 /* ---- senders --------------------------------------------------------------------------------- */
 
-/* The last flag, or a response, cannot be sent: ends the request with the error, which it takes, because its client
- * would wait for ever, or miss a response without a word. */
+/* Ends the request with the error, which it takes, when a response or the last flag cannot be sent. Otherwise the
+ * client would not learn that a response is missing, or would get no answer. */
 static void lose(struct entry *e, TRITONSERVER_Error *err) {
         kit_log(TRITONSERVER_LOG_ERROR, __FILE__, __LINE__, "failed to send a response: %s",
                 TRITONSERVER_ErrorMessage(err));

@@ -71,8 +71,7 @@ static void take_signal(int number) {
         first_ns = clock_now_ns();
         start_watch.number = number;
         log_info("signal %d during the start: the server stops when it has started; a second "
-                 "signal ends it "
-                 "at once",
+                 "signal ends it at once",
                  number);
 }
 

@@ -28,6 +28,6 @@ struct error *signals_watch_start(void) NODISCARD;
 void          signals_end_start(void); /* Without a watch it does nothing. */
 
 /* Waits for SIGINT or SIGTERM, or for nothing when one came during the start, and returns its number.
- * Until then the actions are called on this thread. Afterwards the next SIGINT or SIGTERM ends the process with status 1, unless it is a duplicate of the
- * first, and the other signals have no effect. */
+ * Until then the actions are called on this thread. Afterwards the next SIGINT or SIGTERM ends the
+ * process with status 1, unless it is a duplicate of the first, and the other signals have no effect. */
 int signals_wait(const struct signal_actions *actions);

@@ -375,8 +375,7 @@ static const char *plain_end(const char *at, const char *end) {
         return at;
 }
 
-/* Value of four hex digits; -1 when they are malformed. */
-static int32_t hex4(const char *at, const char *end) {
+int32_t json_hex4(const char *at, const char *end) {
         int32_t unit = 0;
 
         if (end - at < 4)
@@ -393,7 +392,7 @@ static int32_t hex4(const char *at, const char *end) {
 
 /* `at` is after "\u". Returns the code point and its end, or an error text. */
 static const char *take_unicode(const char **at, const char *end, uint32_t *ret_point) {
-        int32_t high = hex4(*at, end);
+        int32_t high = json_hex4(*at, end);
 
         if (high < 0)
                 return ESCAPE_HEX;
@@ -404,7 +403,7 @@ static const char *take_unicode(const char **at, const char *end, uint32_t *ret_
         if (high > 0xdbff || end - *at < 2 || (*at)[0] != '\\' || (*at)[1] != 'u')
                 return ESCAPE_SURROGATE;
 
-        int32_t low = hex4(*at + 2, end);
+        int32_t low = json_hex4(*at + 2, end);
 
         if (low < 0)
                 return ESCAPE_HEX;

@@ -102,6 +102,8 @@ bool json_try_u64(struct json_reader *r, uint64_t *ret);
 bool json_try_string(struct json_reader *r, struct str *ret);
 /* UTF-8 text with escapes resolved (surrogate pairs too); NUL bytes may occur. */
 struct str json_read_string(struct json_reader *r, struct arena *arena);
+/* Value of four hex digits, as after \u; -1 when there are fewer before `end`, or others. */
+int32_t json_hex4(const char *at, const char *end);
 /* Skips one value of any kind. Returns its text. */
 struct str json_skip(struct json_reader *r);
 /* Fails unless only blanks are left: "The document root must not be followed by other values." */

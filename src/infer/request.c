@@ -238,8 +238,8 @@ void request_cancel(struct request *req) {
                 req->model->scheduler->ops->cancel(req->model->scheduler, req);
 }
 
-/* The backend had no memory for a response, and releases the request without another one, or any means to send one
- * later: nobody holds its stream. The client would wait for ever. */
+/* The backend had no memory for a response, and releases the request. When it has no factory either, no response can
+ * follow, so this sends the last flag: without it the client would get no answer. */
 static COLD void answer_lost(const struct request *req) {
         if (atomic_load_explicit(&req->stream->ref.count, memory_order_acquire) == 1 &&
             !response_stream_has_ended(req->stream))

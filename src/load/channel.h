@@ -3,8 +3,8 @@
  *
  * channel_send() connects when necessary. When the connection breaks, its calls end with ANSWER_BROKEN and
  * the next call connects again. A server may end a connection in good order: after the answers that it owes,
- * calls that wait, and those that it has not taken, go to a new one. The bytes of a request were made before (struct wire_message), apart from a
- * short patch that the caller writes into the call.
+ * calls that wait, and those that it has not taken, go to a new one. The bytes of a request were made before
+ * (struct wire_message), apart from a short patch that the caller writes into the call.
  *
  *     HTTP/1.1:  before | patch | after             the whole request
  *     gRPC:      head as HEADERS; a prefix with the length, before | patch | after as DATA

@@ -258,7 +258,7 @@ static void on_stream_end(struct h2_client_stream *s, uint32_t code) {
         finish_call(c->channel, c, &a);
 }
 
-/* The next connection gets the call; but a server that takes it on none of two would do so for ever. */
+/* The next connection sends the call again, once: a server may refuse it on each connection. */
 static void on_stream_refused(struct h2_client_stream *s) {
         struct call        *c = call_of(s);
         const struct answer a =

@@ -148,8 +148,9 @@ static struct error *refusal_of_text(struct str error, struct arena *scratch) {
         return error_new(ERR_INTERNAL, "%.*s", STR_ARG(message));
 }
 
-static bool is_refusal(struct str error) {
-        return error.ptr != NULL && (error.ptr[0] == '{' || error.ptr[0] == '"');
+/* A value that is absent begins with nothing. */
+static bool begins_with(struct str value, char c) {
+        return value.ptr != NULL && value.ptr[0] == c;
 }
 
 static struct error *refusal_of_object(struct openai_answer *a, struct str error,
@@ -160,8 +161,6 @@ static struct error *refusal_of_object(struct openai_answer *a, struct str error
         struct str    param = json_find_text(error, "param", scratch);
         struct error *err;
 
-        if (error.ptr[0] == '"')
-                return refusal_of_text(error, scratch);
         if (STR_IS(code, OPENAI_CODE_TOO_LONG))
                 a->code = OPENAI_CODE_TOO_LONG;
         if (message.len == 0)
@@ -283,24 +282,15 @@ static bool may_need_mending(struct str json) {
 }
 
 /* Value of the escape \uXXXX at the beginning; -1 when there is none. */
-static int unit_of(struct str rest) {
-        int unit = 0;
-
-        if (rest.len < 6 || rest.ptr[0] != '\\' || rest.ptr[1] != 'u')
+static int32_t unit_of(struct str rest) {
+        if (rest.len < 2 || rest.ptr[0] != '\\' || rest.ptr[1] != 'u')
                 return -1;
-        for (size_t i = 2; i < 6; i++) {
-                int digit = str_hex_digit(rest.ptr[i]);
-
-                if (digit < 0)
-                        return -1;
-                unit = unit * 16 + digit;
-        }
-        return unit;
+        return json_hex4(rest.ptr + 2, rest.ptr + rest.len);
 }
 
 /* Length of the escape at the beginning, or of a pair of surrogates. */
 static size_t escape_len(struct str rest, bool *ret_is_half) {
-        int unit = unit_of(rest), low;
+        int32_t unit = unit_of(rest), low;
 
         *ret_is_half = false;
         if (unit < 0xd800 || unit > 0xdfff)
@@ -403,7 +393,9 @@ static struct error *add_object(struct openai_answer *a, struct str object, stru
         size_t                begin = out->len;
 
         TRY(read_members(a, object, scratch, &o));
-        if (is_refusal(o.error))
+        if (begins_with(o.error, '"'))
+                return refusal_of_text(o.error, scratch);
+        if (begins_with(o.error, '{'))
                 return refusal_of_object(a, o.error, scratch);
         a->has_object = true;
         if (a->q->endpoint == OPENAI_EMBEDDINGS && o.data.ptr != NULL)

@@ -158,18 +158,22 @@ static bool is_token_id(struct str key) {
         return str_to_u64(key, &id) && id <= INT32_MAX;
 }
 
-static struct error *check_bias(struct body_reader *r, struct str key) {
-        struct json_reader before = r->json;
+/* True also for a number that cannot be read: who reads on reports it. */
+static bool is_bias(struct json_reader at) {
         struct json_number bias;
 
+        if (json_peek(&at) != JSON_NUMBER)
+                return false;
+        bias = json_read_number(&at);
+        return json_failed(&at) || (bias.real >= -100 && bias.real <= 100);
+}
+
+static struct error *check_bias(struct body_reader *r, struct str key) {
         if (!is_token_id(key))
                 return openai_fault("logit_bias",
                                     "'logit_bias' has the member '%.*s', which is no token id",
                                     STR_ARG(shown(key)));
-        if (json_peek(&r->json) != JSON_NUMBER)
-                return openai_fault("logit_bias", "a bias must be a number between -100 and 100");
-        bias = json_read_number(&before);
-        if (!json_failed(&before) && !(bias.real >= -100 && bias.real <= 100))
+        if (!is_bias(r->json))
                 return openai_fault("logit_bias", "a bias must be a number between -100 and 100");
         json_skip(&r->json);
         return NULL;

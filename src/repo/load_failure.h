@@ -12,3 +12,6 @@
 
 /* Takes the reason, whose text ends with a line feed, and keeps its code. */
 struct error *load_failure(const char *model, struct error *reason) COLD NODISCARD;
+/* The same with a code of its own, for a reason without a line feed, which is logged, too. */
+struct error *load_failure_logged(const char *model, enum error_code code, struct error *reason)
+        COLD NODISCARD;

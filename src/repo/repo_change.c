@@ -493,22 +493,12 @@ static struct error *check_unchanged(const struct model_source    *source,
                                              "the files changed while they were being loaded");
 }
 
-/* Takes `why`. */
-static struct error *refused(const struct change *c, struct error *why) {
-        struct error *err;
-
-        log_error("%s", why->message);
-        err = load_failure(c->entry->label, error_new(why->code, "%s\n", why->message));
-        error_free(why);
-        return err;
-}
-
 static struct error *check_needs(struct change *c, const struct model_source *source) {
         struct model_needs needs;
         struct error      *err = model_needs_read(c->files.config, &needs);
 
         if (err != NULL)
-                return refused(c, err);
+                return load_failure_logged(c->entry->label, err->code, err);
         if (source->must_be_unchanged) /* a poll's */
                 repo_compose_await(c->repo, c->entry, &needs);
         err = repo_compose_register(c->repo, c->entry, &needs);

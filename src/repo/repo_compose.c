@@ -299,17 +299,12 @@ static struct error *register_locked(struct repo *r, struct repo_entry *e,
 
 struct error *repo_compose_register(struct repo *r, struct repo_entry *e,
                                     const struct model_needs *needs) {
-        struct error *why, *err;
+        struct error *why;
 
         mutex_lock(&r->table.lock);
         why = register_locked(r, e, needs);
         mutex_unlock(&r->table.lock);
-        if (why == NULL)
-                return NULL;
-        log_error("%s", why->message);
-        err = load_failure(e->label, error_new(ERR_INVALID_ARG, "%s\n", why->message));
-        error_free(why);
-        return err;
+        return why != NULL ? load_failure_logged(e->label, ERR_INVALID_ARG, why) : NULL;
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */

@@ -27,6 +27,7 @@ struct step {
 struct steps {
         struct step **items; /* owned; run_step() frees each */
         size_t        n_items;
+        bool          has_forgotten; /* a model that did not load is gone */
 };
 
 static void run_step(struct work *job);
@@ -209,6 +210,7 @@ static void note_removed_locked(struct repo *r, struct repo_entry *e, struct ste
 
         if (e->fingerprint == NULL && !is_changing) {
                 forget_locked(r, e);
+                steps->has_forgotten = true;
                 return;
         }
         if (e->seen == NULL && e->fingerprint != NULL && !is_changing)
@@ -250,7 +252,8 @@ static struct steps plan_steps(struct repo *r) {
                 check_found(r, &scan, &scan.models[i], &steps);
         check_removed(r, &scan, &steps);
         repo_scan_done(&scan);
-        repo_publish_change(r); /* a model that did not load may be gone */
+        if (steps.has_forgotten)
+                repo_publish_change(r);
         return steps;
 }
 
