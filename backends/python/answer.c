@@ -121,14 +121,14 @@ static TRITONSERVER_Error *add_device_output(const struct answer_source *source,
 static TRITONSERVER_Error *add_output(const struct answer_source *source,
                                       const struct shm_tensor *tensor, const char *name,
                                       TRITONBACKEND_Response *response) {
-        int64_t             dims[KIT_MAX_DIMS];
+        int64_t             dims[SHM_MAX_DIMS];
         struct kit_output   output = { .name = name,
                                        .type = (TRITONSERVER_DataType)tensor->type,
                                        .shape = dims,
                                        .n_dims = tensor->n_dims };
         struct device_bytes from;
 
-        if (tensor->n_dims > KIT_MAX_DIMS ||
+        if (tensor->n_dims > SHM_MAX_DIMS ||
             !answer_copy(source, tensor->dims, dims, tensor->n_dims * sizeof(*dims)) ||
             !is_size_right(tensor, dims))
                 return broken_answer(source);

@@ -582,13 +582,13 @@ static TRITONSERVER_Error *append_input(const struct payload          *p,
 static TRITONSERVER_Error *add_input(const struct payload *p, uint32_t i,
                                      TRITONSERVER_InferenceRequest *request) {
         struct shm_tensor   tensor;
-        int64_t             dims[KIT_MAX_DIMS];
+        int64_t             dims[SHM_MAX_DIMS];
         TRITONSERVER_Error *err;
         char               *name;
 
         if (!answer_copy(&p->source, p->at + p->infer.inputs + i * (uint32_t)sizeof(tensor),
                          &tensor, sizeof(tensor)) ||
-            tensor.n_dims > KIT_MAX_DIMS ||
+            tensor.n_dims > SHM_MAX_DIMS ||
             !answer_copy(&p->source, p->at + tensor.dims, dims, tensor.n_dims * sizeof(*dims)))
                 return malformed_call(p);
         name = copy_text(p, tensor.name);

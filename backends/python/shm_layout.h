@@ -68,6 +68,9 @@ struct shm_text {
         uint32_t len;
 };
 
+#define SHM_MAX_DIMS                                                                               \
+        64 /* of a tensor: as many as the server takes in a request and in a response */
+
 struct shm_tensor {
         uint32_t        name_index; /* index in the configuration; SHM_NO_INDEX: `name` is set */
         struct shm_text name;

@@ -87,6 +87,15 @@ static struct error *grow_repeated(struct pb_build *b, const ProtobufCFieldDescr
         return NULL;
 }
 
+/* When protobuf-c packs a member of a oneof, it leaves out the default text by its address. */
+static struct error *own_empty_text(struct pb_build *b, const ProtobufCFieldDescriptor *field,
+                                    union pb_value *value) {
+        if (pb_field_kind(field) != PB_STRING || value->text[0] != '\0')
+                return NULL;
+        value->text = arena_try_str(b->arena, STR_LIT(""));
+        return value->text != NULL ? NULL : pb_out_of_memory();
+}
+
 struct error *pb_build_put(struct pb_build *b, const ProtobufCFieldDescriptor *field,
                            union pb_value value) {
         if (pb_field_is_repeated(field)) {
@@ -100,10 +109,12 @@ struct error *pb_build_put(struct pb_build *b, const ProtobufCFieldDescriptor *f
                 b->has_map = b->has_map || pb_field_is_map(field);
                 return NULL;
         }
-        if (pb_field_is_oneof(field))
+        if (pb_field_is_oneof(field)) {
+                TRY(own_empty_text(b, field, &value));
                 *(uint32_t *)member_at(b, field->quantifier_offset) = field->id;
-        else if (field->label == PROTOBUF_C_LABEL_OPTIONAL && field->quantifier_offset > 0)
+        } else if (field->label == PROTOBUF_C_LABEL_OPTIONAL && field->quantifier_offset > 0) {
                 *(protobuf_c_boolean *)member_at(b, field->quantifier_offset) = true;
+        }
         pb_value_store(field, member_at(b, field->offset), value);
         return NULL;
 }

@@ -610,10 +610,34 @@ static struct error *check_group_count(const Inference__ModelConfig        *pb,
                          group->name, pb->name, group->count, MAX_INSTANCES);
 }
 
+/* Each instance has needs of its own, and every execution looks at those of all instances that wait, under a
+ * lock of all models. No real configuration has more than a few. */
+#define MAX_RESOURCES 64
+
+static struct error *check_group_resources(const Inference__ModelConfig        *pb,
+                                           const Inference__ModelInstanceGroup *group,
+                                           size_t                              *n_all) {
+        size_t n = group->rate_limiter != NULL ? group->rate_limiter->n_resources : 0;
+
+        if (n > MAX_RESOURCES)
+                return error_new(ERR_INVALID_ARG,
+                                 "instance group %s of model %s has %zu resources of "
+                                 "'rate_limiter', at most %d are supported",
+                                 group->name, pb->name, n, MAX_RESOURCES);
+        *n_all += n;
+        if (*n_all > MODEL_CONFIG_MAX_ELEMENTS)
+                return error_new(ERR_INVALID_ARG,
+                                 "the instance groups of model %s have more than %d resources of "
+                                 "'rate_limiter'",
+                                 pb->name, MODEL_CONFIG_MAX_ELEMENTS);
+        return NULL;
+}
+
 struct error *model_config_check_groups(const struct model_config   *c,
                                         const struct config_devices *devices) {
         const Inference__ModelConfig *pb = c->pb;
         int64_t                       n_all = 0;
+        size_t                        n_resources = 0;
 
         if (model_config_is_ensemble(c))
                 return NULL;
@@ -627,6 +651,8 @@ struct error *model_config_check_groups(const struct model_config   *c,
                              i));
                 TRY(error_at(check_group_count(pb, pb->instance_group[i], &n_all),
                              "instance_group[%zu].count", i));
+                TRY(error_at(check_group_resources(pb, pb->instance_group[i], &n_resources),
+                             "instance_group[%zu].rate_limiter.resources", i));
         }
         return batch_members_check(c);
 }

@@ -59,7 +59,8 @@ struct loaded_model {
         struct override_files *override;  /* ref; NULL: no uploaded files */
         struct store_copy     *copy;      /* ref; holds the directory; NULL: it is not remote */
         struct config_origin   origin;    /* owned */
-        char *effective_config;           /* owned; the complete configuration, see model_files.h */
+        char  *effective_config;          /* owned; the complete configuration, see model_files.h */
+        size_t n_charged; /* to the environment's state_memory, for configuration and labels */
         struct backend_model   backend;
         struct batch_strategy *strategy; /* owned; NULL: none */
         struct composed_model *composed; /* owned; NULL: needs no other models */

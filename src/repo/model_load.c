@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/model_load.h"
 
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -25,6 +26,38 @@
 #include "sched/sched_setup.h"
 #include "store/store_copy.h"
 
+#include <string.h>
+
+/* ---- what a configuration makes the model hold ------------------------------------------------ */
+
+/* What no configuration is charged for: most take less, with their labels. */
+#define FREE_BYTES ((size_t)64 << 10)
+
+/* Charges it: each version has its own, and a client that sends a configuration and a directory for each version
+ * of a thousand sends each byte of the configuration once. */
+static struct error *charge(struct loaded_model *l) {
+        size_t n = l->model.config->arena.used_bytes + strlen(l->effective_config) +
+                   labels_bytes(l->model.labels);
+
+        if (n <= FREE_BYTES || l->env->state_memory == NULL)
+                return NULL;
+        if (!byte_budget_take(l->env->state_memory, n - FREE_BYTES))
+                return error_new(ERR_UNAVAILABLE,
+                                 "no room for the configuration and labels of version %lld of "
+                                 "model '%s', %zu bytes: the memory for them and for states of "
+                                 "sequences is used up",
+                                 (long long)l->model.version, l->label, n);
+        l->n_charged = n - FREE_BYTES;
+        return NULL;
+}
+
+static void end_charge(struct loaded_model *l) {
+        if (l->n_charged > 0)
+                byte_budget_give(l->env->state_memory, l->n_charged);
+}
+
+/* ---- the life of a model ---------------------------------------------------------------------- */
+
 /* Frees everything but the names, which the report of its end needs. */
 static void free_parts(struct loaded_model *l) {
         struct model *m = &l->model;
@@ -45,6 +78,7 @@ static void free_parts(struct loaded_model *l) {
         config_origin_done(&l->origin);
         model_generations_unref(m->generations);
         free(l->effective_config);
+        end_charge(l);
         cond_done(&l->checked);
         mutex_done(&l->lock);
         free(l->directory);
@@ -171,6 +205,7 @@ static struct error *load_version(struct loaded_model *l, const struct model_fil
         TRY(check_completed(l));
         TRY(model_files_print_given_config(m->config, &l->effective_config));
         TRY(labels_read(m->config, l->directory, &m->labels));
+        TRY(charge(l));
         TRY(state_specs_new(m->config, l->directory, l->env->state_memory, &m->states));
         if (m->states != NULL)
                 m->states->gpus = m->gpus;

@@ -41,7 +41,8 @@ struct repo_environment {
         struct reaper           *reaper;
         struct response_cache   *cache;               /* NULL = none */
         struct host_policies    *policies;            /* NULL = none */
-        struct byte_budget      *state_memory;        /* for states of sequences; NULL: no limit */
+        struct byte_budget      *state_memory;        /* for states of sequences, and for what large
+                                                       * configurations hold; NULL: no limit */
         struct byte_budget      *warmup_memory;       /* for warm-ups; NULL: no limit */
         struct step_memory      *step_memory;         /* of ensembles and chains */
         struct response_share   *responses;           /* of decoupled models */

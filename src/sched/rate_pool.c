@@ -6,13 +6,16 @@
 #include <string.h>
 
 struct rate_pool {
-        char            *name; /* owned */
-        bool             is_global;
-        int              device; /* unless it is global */
-        uint64_t         capacity;
-        uint64_t         used;     /* exceeds the capacity for a while after that has shrunk */
-        uint64_t         reserved; /* the round in which a waiting claim has reserved it */
-        size_t           n_users;  /* number of needs with this pool */
+        char    *name; /* owned */
+        bool     is_global;
+        int      device;     /* unless it is global */
+        bool     has_supply; /* the options give its capacity; else the largest need is it */
+        uint64_t capacity;
+        uint64_t largest;   /* need of its users */
+        size_t   n_largest; /* number of users with that need */
+        uint64_t used;      /* exceeds the capacity for a while after that has shrunk */
+        uint64_t reserved;  /* the round in which a waiting claim has reserved it */
+        size_t   n_users;   /* number of needs with this pool */
         struct list_node node;
 };
 
@@ -63,23 +66,24 @@ static bool find_supply(const struct rate_pools *p, const struct rate_pool *pool
         return any != NULL;
 }
 
-static uint64_t largest_need(const struct rate_pools *p, const struct rate_pool *pool) {
-        uint64_t largest = 0;
+static void add_to_largest(struct rate_pool *pool, uint64_t count) {
+        if (pool->n_largest == 0 || count > pool->largest) {
+                pool->largest = count;
+                pool->n_largest = 0;
+        }
+        pool->n_largest += count == pool->largest;
+        if (!pool->has_supply)
+                pool->capacity = pool->largest;
+}
 
+static void find_largest(const struct rate_pools *p, struct rate_pool *pool) {
         for (const struct list_node *n = p->needs.head.next; n != &p->needs.head; n = n->next) {
                 const struct rate_needs *needs = LIST_ENTRY(n, const struct rate_needs, node);
 
                 for (size_t i = 0; i < needs->n_items; i++)
                         if (needs->items[i].pool == pool)
-                                largest = MAX(largest, needs->items[i].count);
+                                add_to_largest(pool, needs->items[i].count);
         }
-        return largest;
-}
-
-static void update_capacity(const struct rate_pools *p, struct rate_pool *pool) {
-        uint64_t given;
-
-        pool->capacity = find_supply(p, pool, &given) ? given : largest_need(p, pool);
 }
 
 static struct rate_pool *get_pool(struct rate_pools *p, const char *name, bool is_global,
@@ -96,13 +100,19 @@ static struct rate_pool *get_pool(struct rate_pools *p, const char *name, bool i
         pool->name = mem_strdup(name);
         pool->is_global = is_global;
         pool->device = device;
+        pool->has_supply = find_supply(p, pool, &pool->capacity);
         list_append(&p->pools, &pool->node);
         return pool;
 }
 
-static void drop_pool(const struct rate_pools *p, struct rate_pool *pool) {
+/* The need is not registered any more. */
+static void drop_need(const struct rate_pools *p, const struct rate_need *need) {
+        struct rate_pool *pool = need->pool;
+
         if (--pool->n_users > 0) {
-                update_capacity(p, pool);
+                /* A walk through all needs only after the last of the largest ones. */
+                if (need->count == pool->largest && --pool->n_largest == 0)
+                        find_largest(p, pool);
                 return;
         }
         list_remove(&pool->node);
@@ -165,7 +175,7 @@ struct error *rate_needs_init(struct rate_needs *needs, struct rate_pools *p,
                 add_need(needs, get_pool(p, r->name, r->global, device), r->count);
         }
         for (size_t i = 0; i < needs->n_items; i++)
-                update_capacity(p, needs->items[i].pool);
+                add_to_largest(needs->items[i].pool, needs->items[i].count);
         err = check_needs(p, needs);
         if (err != NULL)
                 rate_needs_done(needs, p);
@@ -175,7 +185,7 @@ struct error *rate_needs_init(struct rate_needs *needs, struct rate_pools *p,
 void rate_needs_done(struct rate_needs *needs, struct rate_pools *p) {
         list_remove(&needs->node);
         for (size_t i = 0; i < needs->n_items; i++)
-                drop_pool(p, needs->items[i].pool);
+                drop_need(p, &needs->items[i]);
         free(needs->items);
         *needs = (struct rate_needs){ 0 };
 }

@@ -40,10 +40,14 @@ class TritonPythonModel:
 """
 
 
-def identity(kind, program=IDENTITY):
+DEEP = 40  # dimensions: more than an array of NumPy 1.x may have
+
+
+def identity(kind, program=IDENTITY, rank=3):
     kind = {"BYTES": "STRING"}.get(kind, kind)
-    return model(program, io=f'input {{ name: "X" data_type: TYPE_{kind} dims: [ -1, -1, -1 ] }}\n'
-                             f'output {{ name: "Y" data_type: TYPE_{kind} dims: [ -1, -1, -1 ] }}\n')
+    dims = ", ".join(["-1"] * rank)
+    return model(program, io=f'input {{ name: "X" data_type: TYPE_{kind} dims: [ {dims} ] }}\n'
+                             f'output {{ name: "Y" data_type: TYPE_{kind} dims: [ {dims} ] }}\n')
 
 
 CHOOSES = """
@@ -64,6 +68,7 @@ MODELS = {
     "raw": model(RAW), "async_lab": model(ASYNC_RUNNER),
     **{f"id_{kind}": identity(kind) for kind in [*TYPES, "BYTES"]},
     "dl_BF16": identity("BF16", DLPACK),
+    "deep": identity("FP32", rank=DEEP), "dl_deep": identity("FP32", DLPACK, rank=DEEP),
 }
 
 
@@ -389,6 +394,58 @@ result = values + [pb_utils.Tensor.from_dlpack("y", a * 2).as_numpy().tolist(),
                    sys.getrefcount(a) - before]
 """) == [[[0, 1, 2], [3, 4, 5]], [[0, 1, 2], [3, 4, 5]], True, "ValueError",
          [[0, 2, 4], [6, 8, 10]], 0]
+
+
+# A capsule of NumPy, whose fields a program may change: the struct is DLPack's.
+CAPSULE = """
+import ctypes
+class Fields(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int64), ("n_dims", ctypes.c_int32),
+                ("type", ctypes.c_int32), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64))]
+pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+def capsule_of(array, strides):
+    made = array.__dlpack__()
+    fields = Fields.from_address(pointer_of(made, b"dltensor"))
+    fields.strides = self.kept["strides"] = (ctypes.c_int64 * len(strides))(*strides)
+    return made, fields
+"""
+
+
+@pytest.mark.parametrize("shape, strides", [((3, 0), (1, 1)), ((2, 3, 0), (3, 1, 1)), ((0, 4), (9, 2)),
+                                            ((1, 3), (7, 1))])
+def test_strides_of_dlpack_that_no_element_has(server, shape, strides):
+    """PyTorch and NumPy 2 give strides of an empty tensor, and they are at least 1."""
+    assert run_program(server, CAPSULE + f"""
+t = pb_utils.Tensor.from_dlpack("y", capsule_of(np.zeros({shape}, np.float32), {strides})[0])
+result = [t.shape(), t.as_numpy().tolist()]
+""") == [list(shape), np.zeros(shape).tolist()]
+
+
+@pytest.mark.parametrize("n_dims", [-1, 65, 2 ** 31 - 1])
+def test_dlpack_of_too_many_dimensions(server, n_dims):
+    assert run_program(server, CAPSULE + f"""
+made, fields = capsule_of(np.zeros(1, np.float32), [1])
+fields.n_dims = {n_dims}
+try:
+    pb_utils.Tensor.from_dlpack("y", made)
+except pb_utils.TritonModelException as error:
+    result = str(error)
+""") == f"DLPack tensor has {n_dims} dimensions, at most 64 are supported."
+
+
+def test_more_dimensions_than_an_array_has(server):
+    """The process goes on, and tensors that no array is made of pass."""
+    tensor = {"name": "X", "datatype": "FP32", "shape": [1] * (DEEP - 1) + [2], "data": [1.0, 2.0]}
+    status, answer = infer(server, "deep", [tensor])
+    if status == 200:  # NumPy 2
+        assert answer["outputs"][0]["data"] == [1.0, 2.0]
+    else:
+        assert "ValueError: number of dimensions must be within [0, 32]" in answer["error"]
+    status, answer = infer(server, "dl_deep", [tensor])
+    assert status == 200, answer
+    assert (answer["outputs"][0]["shape"], answer["outputs"][0]["data"]) == (tensor["shape"], [1.0, 2.0])
 
 
 def test_a_later_change_of_the_array_is_seen(server):

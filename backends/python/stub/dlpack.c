@@ -108,6 +108,9 @@ static bool is_row_major(const struct dl_tensor *tensor) {
 
         if (tensor->strides == NULL)
                 return true;
+        for (int32_t i = 0; i < tensor->n_dims; i++)
+                if (tensor->dims[i] == 0)
+                        return true; /* there are no elements, whatever the strides are */
         for (int32_t i = tensor->n_dims - 1; i >= 0; i--) {
                 if (tensor->dims[i] != 1 && tensor->strides[i] != stride)
                         return false;
@@ -123,6 +126,12 @@ static bool check_dl_tensor(const struct dl_tensor *tensor) {
                 PyErr_Format(connection.error_class,
                              "DLDevice type %d is not support by Python backend.",
                              (int)tensor->device);
+                return false;
+        }
+        if (tensor->n_dims < 0 || tensor->n_dims > TENSOR_MAX_DIMS) {
+                PyErr_Format(connection.error_class,
+                             "DLPack tensor has %d dimensions, at most %d are supported.",
+                             (int)tensor->n_dims, TENSOR_MAX_DIMS);
                 return false;
         }
         if (!is_row_major(tensor)) {

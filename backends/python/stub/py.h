@@ -150,7 +150,7 @@ void block_hold(PyObject *block, uint64_t hold);
 /* ---- tensors (tensor.c) ---------------------------------------------------------------------- */
 
 #define TENSOR_FEW_DIMS 4
-#define TENSOR_MAX_DIMS 32 /* the limit of NumPy 1.x */
+#define TENSOR_MAX_DIMS SHM_MAX_DIMS /* NumPy 1.x itself refuses arrays of more than 32 */
 
 struct tensor {
         PyObject  head;

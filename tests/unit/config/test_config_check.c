@@ -300,6 +300,41 @@ static void test_lists_have_a_limit(void **state) {
         assert_accepted(check_many("", rows[0].text, MODEL_CONFIG_MAX_ELEMENTS, ""), "input");
 }
 
+/* `n_groups` groups of `n_resources` each are normalised and checked. */
+static struct error *check_resources(size_t n_groups, size_t n_resources) {
+        struct strbuf        text = { 0 };
+        struct model_config *c;
+        struct error        *err;
+
+        strbuf_puts(&text, "name: 'm' backend: 'b' ");
+        for (size_t i = 0; i < n_groups; i++) {
+                strbuf_printf(&text, "instance_group { name: 'g%zu' kind: KIND_CPU rate_limiter { ",
+                              i);
+                for (size_t k = 0; k < n_resources; k++)
+                        strbuf_printf(&text, "resources { name: 'R%zu' count: 1 } ", k);
+                strbuf_puts(&text, "} } ");
+        }
+        c = config_of(strbuf_cstr(&text));
+        err = check_groups_without_gpu(c);
+        model_config_free(c);
+        strbuf_done(&text);
+        return err;
+}
+
+/* Each instance has needs of its own. */
+static void test_resources_have_a_limit(void **state) {
+        (void)state;
+        assert_accepted(check_resources(64, 64), "64 groups with 64 resources");
+        assert_outcome(check_resources(1, 65), ERR_INVALID_ARG,
+                       "instance group g0 of model m has 65 resources of 'rate_limiter', at most "
+                       "64 are supported",
+                       "65 resources");
+        assert_outcome(check_resources(65, 64), ERR_INVALID_ARG,
+                       "the instance groups of model m have more than 4096 resources of "
+                       "'rate_limiter'",
+                       "65 groups");
+}
+
 /* Tags are on each line of the metrics. */
 static void test_metric_tags_have_a_limit(void **state) {
         char          value[65536 - 16 + 1];
@@ -336,6 +371,7 @@ SUITE(config_check) {
                 cmocka_unit_test(test_warmup),
                 cmocka_unit_test(test_lists_have_a_limit),
                 cmocka_unit_test(test_metric_tags_have_a_limit),
+                cmocka_unit_test(test_resources_have_a_limit),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

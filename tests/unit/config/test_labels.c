@@ -123,11 +123,55 @@ static void test_absent(void **state) {
         model_config_free(c);
 }
 
+/* Outputs that name the same file share its text. */
+static void test_shared(void **state) {
+        struct model_config *c = config_of("name: 'm' output { name: 'A' label_filename: 'a.txt' }"
+                                           " output { name: 'B' label_filename: 'b.txt' }"
+                                           " output { name: 'C' label_filename: 'a.txt' }");
+        struct labels       *l = NULL;
+
+        (void)state;
+        assert_null(labels_read(c, model, &l));
+        assert_string_equal(labels_find(l, "C", 3), "bird");
+        assert_ptr_equal(labels_find(l, "C", 3), labels_find(l, "A", 3));
+        assert_string_equal(labels_find(l, "B", 1), "two");
+        assert_int_equal(labels_bytes(l),
+                         strlen("cat\ndog\n\nbird\n") + strlen("one\r\ntwo") + 6 * sizeof(char *));
+        labels_free(l);
+        model_config_free(c);
+}
+
+/* Two files of 9 MiB, which one output names by one path and another by a longer one. */
+static void test_many_bytes(void **state) {
+        struct model_config *c =
+                config_of("name: 'm' output { name: 'A' label_filename: 'large.txt' }"
+                          " output { name: 'B' label_filename: './large.txt' }");
+        struct model_config *one =
+                config_of("name: 'm' output { name: 'A' label_filename: 'large.txt' }"
+                          " output { name: 'B' label_filename: 'large.txt' }");
+        AUTO_CHARS     path = path_join(model, "large.txt");
+        struct labels *l = NULL;
+
+        (void)state;
+        write_file(model, "large.txt", "");
+        assert_int_equal(truncate(path, 9 << 20), 0);
+        assert_outcome(labels_read(c, model, &l), ERR_INVALID_ARG,
+                       "the label files of model 'm' have more than 16777216 bytes together",
+                       "two paths");
+        assert_null(l);
+        assert_null(labels_read(one, model, &l));
+        assert_int_equal(labels_count(l, "B"), 1);
+        labels_free(l);
+        remove_in(model, "large.txt");
+        model_config_free(one);
+        model_config_free(c);
+}
+
 SUITE(labels) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_read),
-                cmocka_unit_test(test_outside),
-                cmocka_unit_test(test_absent),
+                cmocka_unit_test(test_read),       cmocka_unit_test(test_outside),
+                cmocka_unit_test(test_absent),     cmocka_unit_test(test_shared),
+                cmocka_unit_test(test_many_bytes),
         };
 
         return cmocka_run_group_tests(tests, make_model, remove_model);

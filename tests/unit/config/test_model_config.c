@@ -265,8 +265,29 @@ static void test_memory_short(void **state) {
         model_config_free(copy);
 }
 
+/* An empty name of a file is not the same as no data. */
+static void test_copy_keeps_empty_members(void **state) {
+        static const char *const texts[] = {
+                "model_warmup { inputs { key: 'I' value { input_data_file: '' } } }",
+                "model_warmup { inputs { key: 'I' value { zero_data: false } } }",
+                "sequence_batching { state { initial_state { data_file: '' } } }",
+                "sequence_batching { state { initial_state { zero_data: false } } }",
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+                struct model_config *c = config_of(texts[i]), *copy = NULL;
+
+                assert_null(model_config_copy(c, &copy));
+                assert_same_config(copy, c, texts[i]);
+                model_config_free(copy);
+                model_config_free(c);
+        }
+}
+
 SUITE(model_config) {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_copy_keeps_empty_members),
                 cmocka_unit_test(test_new),
                 cmocka_unit_test(test_questions),
                 cmocka_unit_test(test_version),

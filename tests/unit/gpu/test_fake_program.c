@@ -13,6 +13,7 @@
 #define BYTES ((size_t)4096)
 #define BLOCK_BYTES ((size_t)2 << 20)
 #define N_RACES 64
+#define LONG_DELAY "1000000000" /* microseconds: nothing queued runs unless it is waited for */
 
 /* ---- add --------------------------------------------------------------------------------------- */
 
@@ -34,6 +35,8 @@ static void add(struct fake_child *c) {
                 CHECK_OK(cuda->cuMemAlloc_v2(&memory[i], bytes));
         CHECK_OK(cuda->cuModuleLoadData(&module, ADD_PTX));
         CHECK_OK(cuda->cuModuleGetFunction(&function, module, "add_f32"));
+        /* A busy machine may suspend this thread for longer than the usual delay. */
+        c->fake_cuda_set("DELAY_US", LONG_DELAY);
         CHECK_OK(cuda->cuMemcpyHtoDAsync_v2(memory[0], a, bytes, c->stream));
         CHECK_OK(cuda->cuMemcpyHtoDAsync_v2(memory[1], b, bytes, c->stream));
         CHECK_OK(cuda->cuLaunchKernel(function, (N + 255) / 256, 1, 1, 256, 1, 1, 0, c->stream,
@@ -227,7 +230,7 @@ static void wait_for_event(struct fake_child *c) {
         CHECK_OK(cuda->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
         CHECK_OK(cuda->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
         CHECK_OK(cuda->cuEventQuery(event));
-        c->fake_cuda_set("DELAY_US", "1000000000");
+        c->fake_cuda_set("DELAY_US", LONG_DELAY);
         CHECK_OK(cuda->cuMemcpyHtoDAsync_v2(memory, source, 8, c->stream));
         CHECK_OK(cuda->cuEventRecord(event, c->stream));
         CHECK(cuda->cuEventQuery(event) == CU_NOT_READY);
@@ -252,7 +255,7 @@ static void wait_for_context(struct fake_child *c) {
 
         CHECK_OK(cuda->cuCtxSynchronize());
         CHECK_OK(cuda->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-        c->fake_cuda_set("DELAY_US", "1000000000");
+        c->fake_cuda_set("DELAY_US", LONG_DELAY);
         for (int i = 0; i < 2; i++) {
                 cu_stream stream = i == 0 ? c->stream : other;
 

@@ -4,6 +4,7 @@
 #include "backend/host_policy.h"
 #include "backend/log_lines.h"
 #include "backend/probe.h"
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
@@ -407,6 +408,47 @@ static void test_labels(void **state) {
         repo_place_end(&p);
 }
 
+/* Each version holds its configuration and labels, which a client sends once for all of them. */
+static void test_large_configurations_are_charged(void **state) {
+        AUTO_STRBUF        config = { 0 };
+        struct byte_budget budget;
+        struct repo_place  p;
+        struct model      *model = NULL, *refused = NULL;
+        struct error      *err;
+        size_t             n_used;
+
+        (void)state;
+        byte_budget_init(&budget, (size_t)1 << 20);
+        repo_place_begin(&p);
+        p.env.state_memory = &budget;
+        unload(&p, load_well(&p, ""));
+        model = load_well(&p, "parameters { key: 'small' value { string_value: 'x' } }");
+        assert_int_equal(byte_budget_used(&budget), 0);
+        unload(&p, model);
+
+        strbuf_puts(&config, "parameters { key: 'large' value { string_value: '");
+        for (size_t i = 0; i < (size_t)200 << 10; i++)
+                strbuf_putc(&config, 'x');
+        strbuf_puts(&config, "' } }");
+        model = load_well(&p, strbuf_cstr(&config));
+        n_used = byte_budget_used(&budget);
+        assert_true(n_used > (size_t)300 << 10); /* the message and its JSON form */
+        assert_ok(byte_budget_take(&budget, ((size_t)1 << 20) / 8 * 7 - n_used - 1000)
+                          ? NULL
+                          : error_new(ERR_INTERNAL, "it does not fit"),
+                  "another use");
+        err = load(&p, strbuf_cstr(&config), &refused);
+        assert_non_null(err);
+        assert_int_equal(err->code, ERR_UNAVAILABLE);
+        assert_non_null(strstr(err->message, "no room for the configuration and labels of version "
+                                             "3 of model 'm', "));
+        error_free(err);
+        assert_null(refused);
+        unload(&p, model);
+        assert_int_equal(byte_budget_used(&budget), ((size_t)1 << 20) / 8 * 7 - n_used - 1000);
+        repo_place_end(&p);
+}
+
 static bool metrics_have(struct repo_place *p, const char *text) {
         AUTO_STRBUF page = { 0 };
 
@@ -449,6 +491,7 @@ SUITE(model_load) {
                 cmocka_unit_test(test_host_policies_that_nobody_defined),
                 cmocka_unit_test(test_failures),
                 cmocka_unit_test(test_labels),
+                cmocka_unit_test(test_large_configurations_are_charged),
                 cmocka_unit_test(test_is_on_the_board_while_published),
         };
 

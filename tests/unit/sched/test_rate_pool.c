@@ -265,12 +265,51 @@ static void test_the_largest_need_goes(void **state) {
         rate_pools_done(&p);
 }
 
+/* How often the need, which is 1, can be met now. */
+static uint64_t capacity_left(const struct rate_needs *least) {
+        uint64_t n = 0;
+
+        for (; rate_needs_are_free(least, 1); n++)
+                rate_needs_take(least);
+        for (uint64_t i = 0; i < n; i++)
+                rate_needs_release(least);
+        return n;
+}
+
+/* Of several with the largest need the last one counts, and one that is refused does not. */
+static void test_several_largest_needs(void **state) {
+        static const struct instance one_of_r = { { { "R", false, 1 } }, 0 };
+        static const struct instance refused = { { { "R", false, 9 }, { "R", true, 1 } }, 0 };
+        struct rate_pools            p;
+        struct rate_needs            one, two, three[2], none;
+
+        (void)state;
+        rate_pools_init(&p, NULL, 0);
+        start_well(&three[0], &p, &three_of_r);
+        start_well(&one, &p, &one_of_r);
+        start_well(&two, &p, &two_of_r);
+        start_well(&three[1], &p, &three_of_r);
+        assert_int_equal(capacity_left(&one), 3);
+        error_free(start(&none, &p, &refused));
+        assert_int_equal(capacity_left(&one), 3);
+        rate_needs_done(&three[0], &p);
+        assert_int_equal(capacity_left(&one), 3);
+        rate_needs_done(&three[1], &p);
+        assert_int_equal(capacity_left(&one), 2);
+        rate_needs_done(&two, &p);
+        assert_int_equal(capacity_left(&one), 1);
+        rate_needs_done(&one, &p);
+        assert_int_equal(count_pools(&p), 0);
+        rate_pools_done(&p);
+}
+
 SUITE(rate_pool) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_supplies),
                 cmocka_unit_test(test_take_and_give_back),
                 cmocka_unit_test(test_reserved_for_a_round),
                 cmocka_unit_test(test_the_largest_need_goes),
+                cmocka_unit_test(test_several_largest_needs),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
