@@ -150,6 +150,10 @@ static struct error *check_options(const struct command_word *k, const struct co
         return NULL;
 }
 
+uint64_t ctl_timeout_ms(const struct ctl *c) {
+        return MIN(c->timeout_s, UINT64_MAX / 1000) * 1000;
+}
+
 static struct error *read_command(struct ctl *c, const struct command_line *l,
                                   const struct command_word **ret) {
         if (l->words.n_items == 0)
@@ -173,7 +177,7 @@ static struct error *read_command(struct ctl *c, const struct command_line *l,
                                               .cert = c->cert,
                                               .key_file = c->key_file,
                                               .is_insecure = c->is_insecure,
-                                              .timeout_s = c->timeout_s };
+                                              .timeout_ms = ctl_timeout_ms(c) };
         if (l->words.n_items > 1)
                 c->model = l->words.items[1];
         return NULL;
