@@ -150,10 +150,6 @@ static struct error *check_options(const struct command_word *k, const struct co
         return NULL;
 }
 
-uint64_t ctl_timeout_ms(const struct ctl *c) {
-        return MIN(c->timeout_s, UINT64_MAX / 1000) * 1000;
-}
-
 static struct error *read_command(struct ctl *c, const struct command_line *l,
                                   const struct command_word **ret) {
         if (l->words.n_items == 0)
