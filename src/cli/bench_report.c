@@ -14,13 +14,21 @@ static const struct text_column columns[] = {
         { "SERVER", TEXT_RIGHT }, { "STABLE", TEXT_LEFT },
 };
 
+/* Without an answer there is no latency; 0 would be the best of all. */
+static void put_time(const struct histogram *h, double ns, struct text_table *t) {
+        if (h->n > 0)
+                text_table_put_duration(t, ns);
+        else
+                text_table_put(t, STR_LIT("-"));
+}
+
 static void put_times(const struct histogram *h, struct text_table *t) {
         static const double percents[] = { 50.0, 90.0, 95.0, 99.0, 99.9 };
 
-        text_table_put_duration(t, histogram_mean(h));
+        put_time(h, histogram_mean(h), t);
         for (size_t i = 0; i < ARRAY_LEN(percents); i++)
-                text_table_put_duration(t, (double)histogram_percentile(h, percents[i]));
-        text_table_put_duration(t, (double)h->max);
+                put_time(h, (double)histogram_percentile(h, percents[i]), t);
+        put_time(h, (double)h->max, t);
 }
 
 static void put_row(const struct load_result *r, const struct load_model *m,
@@ -62,7 +70,7 @@ static void put_percentiles(const struct histogram *h, struct text_table *t) {
         static const double percents[] = { 50.0, 90.0, 99.0 };
 
         for (size_t i = 0; i < ARRAY_LEN(percents); i++)
-                text_table_put_duration(t, (double)histogram_percentile(h, percents[i]));
+                put_time(h, (double)histogram_percentile(h, percents[i]), t);
 }
 
 static void put_response_table(const struct load_results *results, struct strbuf *out) {
@@ -78,7 +86,7 @@ static void put_response_table(const struct load_results *results, struct strbuf
                 text_table_printf(&t, "%.1f",
                                   r->total->latency.n > 0 ? n / (double)r->total->latency.n : 0.0);
                 put_percentiles(&r->total->first, &t);
-                text_table_put_duration(&t, histogram_mean(&r->total->between));
+                put_time(&r->total->between, histogram_mean(&r->total->between), &t);
                 put_percentiles(&r->total->between, &t);
         }
         strbuf_puts(out, "\nResponses, to the first one and from each to the next:\n");
@@ -99,7 +107,7 @@ static const struct text_column token_columns[] = {
 static void put_token_times(const struct tally *all, struct text_table *t) {
         put_percentiles(&all->first, t);
         put_percentiles(&all->pace, t);
-        text_table_put_duration(t, (double)histogram_percentile(&all->between, 99.0));
+        put_time(&all->between, (double)histogram_percentile(&all->between, 99.0), t);
 }
 
 static void put_token_row(const struct load_result *r, bool has_streams, struct text_table *t) {
@@ -218,9 +226,24 @@ static void put_gauges(const struct load_result *r, struct strbuf *out) {
         MAP_FOR_EACH(&r->gauges.gauges, e) {
                 const struct gauge_mean *m = e->value;
 
-                strbuf_printf(out, "load %g: mean %s %g\n", r->value, e->key,
-                              m->sum / (double)m->n);
+                strbuf_printf(out, "load %g: mean %s %g\n", r->value, e->key, m->mean);
         }
+}
+
+static void put_stability(const struct load_result *r, struct strbuf *out) {
+        if (r->is_stable || r->is_counted || r->n_measured == 0)
+                return;
+        if (r->n_measured < LOAD_STABLE_WINDOWS)
+                strbuf_printf(
+                        out,
+                        "load %g is not stable: it has %zu of the %d windows that must agree\n",
+                        r->value, r->n_measured, LOAD_STABLE_WINDOWS);
+        else
+                strbuf_printf(
+                        out,
+                        "load %g is not stable: the last windows differ by %.1f %% in rate and "
+                        "%.1f %% in latency\n",
+                        r->value, r->rate_spread, r->latency_spread);
 }
 
 static void put_remarks(const struct load_result *r, const struct load_plan *plan,
@@ -231,7 +254,7 @@ static void put_remarks(const struct load_result *r, const struct load_plan *pla
 
         put_errors(r, out);
         put_gauges(r, out);
-        if (t->latency.n == 0 && t->n_failed == 0 && !r->is_counted)
+        if (t->latency.n == 0 && t->n_failed == 0 && !r->is_counted && r->n_measured > 0)
                 strbuf_printf(out,
                               "load %g: no request was answered in a window of %llu ms; -p makes "
                               "windows longer\n",
@@ -241,12 +264,12 @@ static void put_remarks(const struct load_result *r, const struct load_plan *pla
                               "load %g: %zu requests were dropped without an answer at the end of "
                               "the load; their latency is not in the figures\n",
                               r->value, r->n_unanswered);
-        if (!r->is_stable && !r->is_counted)
-                strbuf_printf(
-                        out,
-                        "load %g is not stable: the last windows differ by %.1f %% in rate and "
-                        "%.1f %% in latency\n",
-                        r->value, r->rate_spread, r->latency_spread);
+        if (r->n_lost > 0)
+                strbuf_printf(out,
+                              "load %g: %zu of them were under way for more than twice the longest "
+                              "latency: they count as lost\n",
+                              r->value, r->n_lost);
+        put_stability(r, out);
         if (r->is_generator_limit)
                 strbuf_printf(
                         out,
@@ -288,7 +311,8 @@ void bench_report_put(const struct load_results *results, const struct load_mode
         for (size_t i = 0; i < results->n_items; i++)
                 put_remarks(&results->items[i], plan, out);
         for (size_t i = 0; i < results->n_items; i++)
-                put_summary(&results->items[i], plan, out);
+                if (results->items[i].total->latency.n > 0)
+                        put_summary(&results->items[i], plan, out);
         if (results->has_found)
                 strbuf_printf(out, "The highest load within %llu ms is %g.\n",
                               (unsigned long long)plan->v->latency_limit_ms, results->found);

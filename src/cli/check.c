@@ -9,6 +9,7 @@
 #include "cli/core_options.h"
 #include "cli/json_indent.h"
 #include "cli/migrate.h"
+#include "cli/plain_text.h"
 #include "codec/json_find.h"
 #include "codec/json_writer.h"
 #include "core_api/core_error.h"
@@ -274,11 +275,13 @@ static int check_repository(struct check *c) {
         strbuf_init(&c->fine, REPORT_MAX_BYTES);
         err = check_run(c);
         if (err == NULL) {
-                fputs(strbuf_cstr(&c->fine), stdout);
+                plain_text_print(&c->fine, c->is_json);
                 fflush(stdout);
+                if (c->wrong.len > 0)
+                        plain_text_make(c->wrong.ptr, c->wrong.len, '?');
                 fputs(strbuf_cstr(&c->wrong), stderr);
         } else {
-                fprintf(stderr, "neso check: %s\n", err->message);
+                plain_text_print_error("check", err);
         }
         core_error_drop(TRITONSERVER_ServerDelete(c->server));
         strbuf_done(&c->fine);

@@ -173,7 +173,7 @@ static struct error *read_command(struct ctl *c, const struct command_line *l,
                                               .cert = c->cert,
                                               .key_file = c->key_file,
                                               .is_insecure = c->is_insecure,
-                                              .timeout_s = c->timeout_s };
+                                              .timeout_ms = ctl_timeout_ms(c) };
         if (l->words.n_items > 1)
                 c->model = l->words.items[1];
         return NULL;

@@ -22,6 +22,17 @@ static struct str find_pair(const struct option_texts *pairs, struct str name) {
         return str_range(NULL, 0);
 }
 
+static bool is_given_before(const struct option_texts *pairs, size_t n, struct str name) {
+        for (size_t i = 0; i < n; i++) {
+                struct str key;
+
+                str_split(str_of(pairs->items[i]), '=', &key);
+                if (str_equal(key, name))
+                        return true;
+        }
+        return false;
+}
+
 /* Each NAME must be an input of the model. */
 static struct error *check_pairs(struct ctl *c, const struct option_texts *pairs,
                                  const char *option, struct str model) {
@@ -38,6 +49,9 @@ static struct error *check_pairs(struct ctl *c, const struct option_texts *pairs
                 if (!is_known)
                         return error_new(ERR_INVALID_ARG, "--%s: the model has no input '%.*s'",
                                          option, STR_ARG(key));
+                if (is_given_before(pairs, i, key))
+                        return error_new(ERR_INVALID_ARG, "--%s: '%.*s' is given twice", option,
+                                         STR_ARG(key));
         }
         return NULL;
 }
@@ -79,7 +93,7 @@ static struct error *make_values(struct ctl *c, const struct model_tensor *t, st
         struct tensor_source source = { .type = t->type,
                                         .fill = c->random ? TENSOR_RANDOM : TENSOR_ZEROS,
                                         .seed = c->seed++ };
-        struct tensor_shape  model_shape;
+        struct tensor_shape  model_shape, inferred;
         uint64_t             n;
 
         TRY(tensor_shape_read(t->shape, &model_shape));
@@ -88,8 +102,10 @@ static struct error *make_values(struct ctl *c, const struct model_tensor *t, st
                 TRY(tensor_shape_read(shape_text, shape));
         if (given.ptr != NULL) {
                 TRY(given_values(c, given, &given));
+                TRY(tensor_shape_infer(given, &model_shape,
+                                       &inferred)); /* finds what is no JSON, too */
                 if (shape_text.ptr == NULL)
-                        TRY(tensor_shape_infer(given, &model_shape, shape));
+                        *shape = inferred;
                 strbuf_put(json, given.ptr, given.len);
                 return NULL;
         }
@@ -225,6 +241,12 @@ static struct error *take_binary(struct ctl *c, struct output *o, struct str *le
                                  "the server's answer lacks bytes of the output '%.*s'",
                                  STR_ARG(o->name));
         }
+        if (!tensor_is_binary(datatype_from_name(o->datatype))) {
+                c->exit_code = CTL_REFUSED;
+                return error_new(ERR_INTERNAL,
+                                 "the server's answer has no values of the output '%.*s'",
+                                 STR_ARG(o->name));
+        }
         tensor_values_decode(datatype_from_name(o->datatype),
                              str_range(left->ptr, (size_t)o->binary_bytes), &json);
         left->ptr += o->binary_bytes;
@@ -271,7 +293,7 @@ static void put_output_json(struct ctl *c, const struct output *o, void *to) {
         json_begin_object(w);
         json_member_str(w, "name", o->name);
         json_member_str(w, "datatype", o->datatype);
-        json_member_raw(w, "shape", o->shape);
+        json_member_raw(w, "shape", o->shape.ptr != NULL ? o->shape : STR_LIT("null"));
         json_member_raw(w, "data", o->values);
         json_end_object(w);
 }

@@ -46,6 +46,9 @@ struct ctl {
         enum ctl_exit              exit_code;
 };
 
+/* --timeout; 0: no limit. */
+uint64_t ctl_timeout_ms(const struct ctl *c);
+
 /* Sends a request. Returns the body of an answer with status 200; the text of any other answer is
  * returned as an error. *ret_body is in the arena, NUL-terminated; `ret_header_length` may be NULL. */
 struct error *ctl_ask(struct ctl *c, const struct http_question *q, struct str *ret_body,

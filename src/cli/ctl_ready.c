@@ -6,6 +6,7 @@
 
 #include <time.h>
 
+#define LEAST_ANSWER_MS 1000
 #define ASK_NS                                                                                     \
         (200 * NS_PER_MS) /* between two questions: the server announces no change over HTTP */
 
@@ -22,6 +23,18 @@ static uint64_t wait_ns(const struct ctl *c) {
         return MIN(c->wait_s, CLOCK_NEVER / 2 / NS_PER_S) * NS_PER_S;
 }
 
+/* An answer that does not come must not be waited for longer than --wait says; the last question gets time for an
+ * answer all the same. */
+static void limit_answer(struct ctl *c, uint64_t end_ns) {
+        uint64_t now_ns = clock_now_ns(), own_ms = ctl_timeout_ms(c);
+        uint64_t left_ms = end_ns > now_ns ? (end_ns - now_ns) / NS_PER_MS : 0;
+
+        if (c->wait_s == 0)
+                return;
+        left_ms = MAX(left_ms, LEAST_ANSWER_MS);
+        c->http.timeout_ms = own_ms > 0 ? MIN(own_ms, left_ms) : left_ms;
+}
+
 /* A server that does not answer may still start. */
 static struct error *ask_until_ready(struct ctl *c, const char *path) {
         uint64_t end_ns = clock_now_ns() + wait_ns(c);
@@ -31,6 +44,7 @@ static struct error *ask_until_ready(struct ctl *c, const char *path) {
                 struct str    body;
 
                 c->exit_code = CTL_DONE;
+                limit_answer(c, end_ns);
                 err = ctl_get(c, path, &body);
                 if (err == NULL || clock_now_ns() >= end_ns ||
                     (c->exit_code != CTL_REFUSED && c->exit_code != CTL_UNREACHABLE))

@@ -10,6 +10,10 @@
 
 #define FILE_MAX_BYTES ((size_t)1 << 30)
 
+uint64_t ctl_timeout_ms(const struct ctl *c) {
+        return MIN(c->timeout_s, UINT64_MAX / 1000) * 1000;
+}
+
 static struct error *ctl_refused(struct ctl *c, long status, struct str body) {
         struct str text = json_find_text(body, "error", &c->arena);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define CONNECT_TIMEOUT_S 10L
+#define MAX_TIMEOUT_MS UINT64_C(1000000000)
 
 struct http_client {
         const struct http_client_options *options; /* borrowed */
@@ -112,7 +113,6 @@ static struct error *http_client_set_up(struct http_client *c) {
         if (is_loopback(host_of(c->options->url)))
                 curl->easy_setopt(c->easy, CURLOPT_NOPROXY, "*");
         curl->easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_S);
-        curl->easy_setopt(c->easy, CURLOPT_TIMEOUT, (long)MIN(c->options->timeout_s, 1000000));
         curl->easy_setopt(c->easy, CURLOPT_USERAGENT, "neso/" NESO_VERSION);
         curl->easy_setopt(c->easy, CURLOPT_ERRORBUFFER, c->why);
         curl->easy_setopt(c->easy, CURLOPT_WRITEFUNCTION, on_body);
@@ -121,12 +121,24 @@ static struct error *http_client_set_up(struct http_client *c) {
         return NULL;
 }
 
+/* They would begin another header. */
+static bool has_control(const char *text) {
+        for (; *text != '\0'; text++)
+                if ((unsigned char)*text < ' ' || *text == 0x7f)
+                        return true;
+        return false;
+}
+
 struct error *http_client_new(const struct http_client_options *o, struct http_client **ret) {
         struct http_client *c;
 
         if (strncmp(o->url, "http://", 7) != 0 && !has_tls(o))
                 return error_new(ERR_INVALID_ARG,
                                  "the URL '%s' does not begin with http:// or https://", o->url);
+        if (o->key != NULL && has_control(o->key))
+                return error_new_text(ERR_INVALID_ARG,
+                                      "the API key has control characters, such as the "
+                                      "end of a line");
         c = mem_zalloc(sizeof(*c));
         c->options = o;
         TRY_OR(error_recode(curl_library_open("neso ctl", &c->curl), ERR_UNAVAILABLE),
@@ -194,6 +206,8 @@ struct error *http_client_ask(struct http_client *c, const struct http_question 
         url = mem_printf("%.*s%s", (int)url_len, c->options->url, q->path);
         c->why[0] = '\0';
         curl->easy_setopt(c->easy, CURLOPT_URL, url);
+        curl->easy_setopt(c->easy, CURLOPT_TIMEOUT_MS,
+                          (long)MIN(c->options->timeout_ms, MAX_TIMEOUT_MS));
         curl->easy_setopt(c->easy, CURLOPT_HTTPHEADER, headers);
         curl->easy_setopt(c->easy, CURLOPT_WRITEDATA, &reply);
         curl->easy_setopt(c->easy, CURLOPT_HEADERDATA, &reply);

@@ -27,7 +27,7 @@ struct http_client_options {
         const char *cert;   /* the client's own certificate, with key_file; NULL: none */
         const char *key_file;
         bool        is_insecure; /* accepts any certificate */
-        uint64_t    timeout_s;   /* for a whole answer; 0: no limit */
+        uint64_t timeout_ms; /* for a whole answer; 0: no limit. May change between two questions */
 };
 
 struct http_question {

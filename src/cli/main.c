@@ -146,10 +146,25 @@ static int print_help(FILE *to, int code) {
         return code;
 }
 
+/* What was printed may be lost: on a disk that is full, or in a pipe that is closed. */
+static int end_output(int code) {
+        if (fflush(stdout) == 0 && !ferror(stdout))
+                return code;
+        fputs("neso: unable to write all of the output\n", stderr);
+        return code != 0 ? code : 1;
+}
+
+/* A server does not depend on what its standard output leads to. */
+static int run_one(const struct command *c, int argc, char **argv) {
+        int code = c->run(argc, argv);
+
+        return c->run == serve_main ? code : end_output(code);
+}
+
 static int run_command(const char *name, int argc, char **argv) {
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)
                 if (strcmp(name, commands[i].name) == 0)
-                        return commands[i].run(argc, argv);
+                        return run_one(&commands[i], argc, argv);
         fprintf(stderr, "neso: unknown command '%s'\n", name);
         return print_help(stderr, 1);
 }
@@ -159,7 +174,7 @@ static int help_command(int argc, char **argv) {
         static char help_option[] = "--help";
         char       *asked[] = { argv[0], help_option, NULL };
 
-        return argc < 3 ? print_help(stdout, 0) : run_command(argv[2], 2, asked);
+        return argc < 3 ? end_output(print_help(stdout, 0)) : run_command(argv[2], 2, asked);
 }
 
 int main(int argc, char **argv) {
@@ -168,9 +183,9 @@ int main(int argc, char **argv) {
         if (argc < 2)
                 return print_help(stderr, 1);
         if (strcmp(argv[1], "--version") == 0)
-                return print_version(argc - 1, argv + 1);
+                return end_output(print_version(argc - 1, argv + 1));
         if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-                return print_help(stdout, 0);
+                return end_output(print_help(stdout, 0));
         if (strcmp(argv[1], "help") == 0)
                 return help_command(argc, argv);
         if (strncmp(argv[1], "--", 2) == 0) /* the reference server is started without a command */

@@ -25,8 +25,9 @@ static void add_value(struct gauge_means *g, struct str name, double value) {
                 m = mem_zalloc(sizeof(*m));
                 map_set(&g->gauges, name, m);
         }
-        m->sum += value;
         m->n++;
+        /* No sum, which might be beyond all numbers. */
+        m->mean = m->mean * ((double)(m->n - 1) / (double)m->n) + value / (double)m->n;
 }
 
 /* "# TYPE nv_cpu_utilization gauge": the name; empty for other lines. */

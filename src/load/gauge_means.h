@@ -15,7 +15,7 @@
 #define GAUGE_MEANS_MAX 1000
 
 struct gauge_mean {
-        double sum;
+        double mean;
         size_t n;
 };
 

@@ -154,6 +154,25 @@ struct error *input_lines_read(struct input_set *s, struct str text, size_t max,
         return ret->ptr != NULL ? NULL : input_set_no_room();
 }
 
+/* The server names the tensors, and must not choose files outside the directory: it would get what is in them. */
+static struct error *check_name(const char *name) {
+        STR_FOR_EACH(str_of(name), '/', part)
+                if (STR_IS(part, ".."))
+                        return error_new(ERR_INVALID_ARG,
+                                         "the server has a tensor '%s': a name with '..' cannot be "
+                                         "that of a file in the directory of --input-data",
+                                         name);
+        return NULL;
+}
+
+static struct error *check_names(const struct load_model *m) {
+        for (size_t i = 0; i < m->n_inputs; i++)
+                TRY(check_name(m->inputs[i].name));
+        for (size_t i = 0; i < m->n_outputs; i++)
+                TRY(check_name(m->outputs[i].name));
+        return NULL;
+}
+
 static struct error *read_tensor_file(struct input_set *s, const struct load_tensor *t,
                                       const char *path, struct str *ret) {
         AUTO_STRBUF text = { .max = MAX_FILE };
@@ -184,6 +203,7 @@ static struct error *read_directory(struct input_set *s, const struct load_model
                                     const struct load_shape *shapes, const char *directory) {
         struct input_entry *e;
 
+        TRY(check_names(m));
         TRY(input_set_add(s, m, &e));
         for (size_t i = 0; i < m->n_inputs; i++) {
                 AUTO_CHARS path = path_join(directory, m->inputs[i].name);

@@ -176,6 +176,7 @@ void language_answer_add(struct language_answer *a, enum language_endpoint endpo
         struct str         key;
 
         a->has_text = false;
+        a->n_pieces++;
         json_reader_init(&r, json);
         if (!json_try_enter(&r, JSON_OBJECT))
                 return;

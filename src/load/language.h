@@ -29,9 +29,9 @@ enum language_endpoint {
 
 /* The times and counts of one request, from the pieces that have arrived. */
 struct language_answer {
-        bool     has_text;   /* the last piece had text */
-        bool     is_counted; /* the server has told the number of tokens */
-        uint64_t n_texts;    /* pieces with text */
+        bool     has_text;          /* the last piece had text */
+        bool     is_counted;        /* the server has told the number of tokens */
+        uint64_t n_pieces, n_texts; /* of them: those with text */
         uint64_t n_prompt_tokens, n_output_tokens;
 };
 

@@ -272,6 +272,7 @@ static struct error *read_intervals(struct load_plan *p) {
         AUTO_STRBUF text = { .max = (size_t)64 << 20 };
         uint64_t    us, sum = 0;
         size_t      number = 0;
+        double      rate;
 
         TRY(error_wrap(file_read(p->v->intervals, (size_t)64 << 20, &text), "--request-intervals"));
         STR_FOR_EACH(strbuf_str(&text), '\n', line) {
@@ -290,7 +291,8 @@ static struct error *read_intervals(struct load_plan *p) {
         if (sum == 0)
                 return error_new(ERR_INVALID_ARG, "%s has no intervals", p->v->intervals);
         p->is_open = true;
-        p->range = (struct load_range){ .start = 1, .end = 1, .step = 1 };
+        rate = (double)p->n_intervals * 1e6 / (double)sum; /* the mean, for the reports */
+        p->range = (struct load_range){ .start = rate, .end = rate, .step = rate };
         return NULL;
 }
 
@@ -423,6 +425,13 @@ static void put_notes(struct load_plan *p) {
         if (is_grpc &&
             (strcmp(v->input_format, "json") == 0 || strcmp(v->output_format, "json") == 0))
                 strbuf_puts(&p->notes, "tensors of gRPC are binary: the format json is ignored\n");
+        if (!is_grpc && v->n_connections > 0 && !p->is_open)
+                strbuf_puts(&p->notes,
+                            "--connections is ignored: over HTTP each request under way has a "
+                            "connection of its own\n");
+        if (p->is_poisson && v->rate == NULL)
+                strbuf_puts(&p->notes,
+                            "--request-distribution is ignored without --request-rate-range\n");
         if (!is_grpc && v->grpc_tls)
                 strbuf_puts(&p->notes, "--ssl-grpc-use-ssl is ignored: the protocol is HTTP\n");
 }
@@ -486,6 +495,10 @@ static struct error *check_endpoint(const struct load_plan *p) {
         if (v->is_whole && p->endpoint == LANGUAGE_GENERATE)
                 return error_new_text(ERR_INVALID_ARG,
                                       "--whole: the endpoint generate is a stream");
+        if (v->prompts != NULL && (v->prefix_tokens > 0 || strcmp(v->prompt_tokens, "128") != 0))
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--prompts: no --prompt-tokens or --prefix-tokens, since the "
+                                      "prompts are those of the file");
         if (v->prefix_tokens > PROMPT_SET_MAX_TOKENS)
                 return error_new(ERR_INVALID_ARG, "--prefix-tokens: at most %d",
                                  PROMPT_SET_MAX_TOKENS);

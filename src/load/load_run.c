@@ -33,6 +33,9 @@
  * longest latency of the load, as soon as there is one. */
 #define MAX_STALL_NS (600 * NS_PER_S)
 #define STALL_LATENCIES 100
+/* A request without an answer that is this much older than any that has one is taken to be lost: one that merely takes
+ * long would have been seen to do so. */
+#define LOST_LATENCIES 2
 /* A load without an end gives up here. */
 #define MAX_CONCURRENCY 65536.0
 #define MAX_RATE 1e8
@@ -414,20 +417,33 @@ double load_result_rate(const struct load_result *r, const struct load_plan *pla
         return r->seconds > 0.0 ? n / r->seconds : 0.0;
 }
 
+/* A time that has no answer in it is longer than any limit. */
+static bool is_endless(const struct load_result *r, const struct fail_limit *limit) {
+        double n = (double)r->total->latency.n, all = n + (double)r->n_lost;
+
+        switch (limit->figure) {
+        case FAIL_PERCENTILE: return n == 0.0 || limit->percent / 100.0 * all > n;
+        case FAIL_MEAN:
+        case FAIL_MAX: return n == 0.0 || r->n_lost > 0;
+        case FAIL_RATE:
+        case FAIL_ERRORS: break;
+        }
+        return false;
+}
+
 bool load_result_fails(const struct load_result *r, const struct load_plan *plan,
                        const struct fail_limit *limit) {
         const struct histogram *h = &r->total->latency;
-        bool   is_time = limit->figure != FAIL_RATE && limit->figure != FAIL_ERRORS;
-        double figure = 0.0;
+        double                  figure = 0.0;
 
-        if (is_time && h->n == 0) /* without an answer, it is longer than any limit */
+        if (is_endless(r, limit))
                 return limit->is_above;
         switch (limit->figure) {
         case FAIL_PERCENTILE: figure = (double)histogram_percentile(h, limit->percent); break;
         case FAIL_MEAN: figure = histogram_mean(h); break;
         case FAIL_MAX: figure = (double)h->max; break;
         case FAIL_RATE: figure = load_result_rate(r, plan); break;
-        case FAIL_ERRORS: figure = (double)r->total->n_failed; break;
+        case FAIL_ERRORS: figure = (double)(r->total->n_failed + r->n_lost); break;
         }
         return limit->is_above ? figure > limit->bound : figure < limit->bound;
 }
@@ -482,6 +498,7 @@ static struct tally *swap_all(struct load_run *r, double *ret_cpu_share) {
                 double        wall = (double)(part->end_ns - part->begin_ns);
 
                 tally_merge(total, part);
+                r->results.n_wrong += part->n_wrong;
                 if (wall > 0.0)
                         *ret_cpu_share = MAX(*ret_cpu_share, (double)part->cpu_ns / wall);
                 if (total->log != NULL)
@@ -649,28 +666,48 @@ static struct error *start_all(struct load_run *r, double value, uint64_t n_requ
         return NULL;
 }
 
-/* Returns the number of requests that were still without an answer after the time for it. */
-static size_t stop_all(struct load_run *r) {
-        uint64_t deadline_ns = clock_now_ns() + (r->waiter.is_interrupted ? NS_PER_S : DRAIN_NS);
-        size_t   n_unanswered = 0;
+/* An interruption leaves a second of the time. */
+static void wait_answers(struct load_run *r) {
+        uint64_t deadline_ns = clock_now_ns() + DRAIN_NS;
+        bool     was_interrupted = false;
+
+        while (!all_drained(r) && clock_now_ns() < deadline_ns) {
+                if (r->waiter.is_interrupted && !was_interrupted) {
+                        was_interrupted = true;
+                        deadline_ns = MIN(deadline_ns, clock_now_ns() + NS_PER_S);
+                }
+                waiter_wait(&r->waiter, deadline_ns);
+        }
+}
+
+/* Requests that are still without an answer after the time for it are dropped. */
+static struct worker_dropped stop_all(struct load_run *r, uint64_t longest_ns) {
+        uint64_t              lost_ns = MAX(longest_ns, DRAIN_NS / LOST_LATENCIES) * LOST_LATENCIES;
+        struct worker_dropped all = { 0 };
+        double                ignored;
 
         for (size_t i = 0; i < r->n_workers; i++)
                 worker_stop(r->workers[i]);
-        while (!all_drained(r) && clock_now_ns() < deadline_ns)
-                waiter_wait(&r->waiter, deadline_ns);
-        for (size_t i = 0; i < r->n_workers; i++)
-                n_unanswered += worker_drop(r->workers[i]);
-        return n_unanswered;
+        wait_answers(r);
+        tally_free(swap_all(r, &ignored)); /* for its wrong outputs */
+        for (size_t i = 0; i < r->n_workers; i++) {
+                struct worker_dropped d = worker_drop(r->workers[i], lost_ns);
+
+                all.n_requests += d.n_requests;
+                all.n_lost += r->waiter.is_interrupted ? 0 : d.n_lost;
+        }
+        return all;
 }
 
 /* Waits until the requests of a load with a number of them have their answers. */
 static void wait_drained(struct load_run *r) {
-        uint64_t deadline_ns = clock_now_ns() + DRAIN_NS;
+        double ignored;
 
-        while (!all_drained(r) && !r->waiter.is_interrupted && clock_now_ns() < deadline_ns)
-                waiter_wait(&r->waiter, deadline_ns);
-        if (!all_drained(r))
-                stop_all(r);
+        wait_answers(r);
+        if (all_drained(r))
+                tally_free(swap_all(r, &ignored));
+        else
+                stop_all(r, 0);
 }
 
 /* The requests before a load whose requests are counted. The connections stay. */
@@ -856,15 +893,17 @@ static void merge_windows(struct load_run *r, struct load_result *x, struct wind
                 if (x->logs == NULL)
                         tally_free(s->ring[i].total);
         }
+        x->n_measured = s->n;
         x->is_counted = r->plan->v->n_requests > 0;
         x->is_generator_limit = is_generator_limit(r, x);
 }
 
 static struct error *run_load(struct load_run *r, struct load_result *x) {
-        struct windows  s = { .n = 0 };
-        struct snapshot end = { 0 };
-        struct error   *err = NULL;
-        size_t          oldest;
+        struct windows        s = { .n = 0 };
+        struct snapshot       end = { 0 };
+        struct worker_dropped dropped;
+        struct error         *err = NULL;
+        size_t                oldest;
 
         r->longest_ns = 0;
         if (r->plan->v->n_requests == 0) {
@@ -878,9 +917,11 @@ static struct error *run_load(struct load_run *r, struct load_result *x) {
         if (err == NULL)
                 err = run_windows(r, x, &s, &end);
         r->gauges = NULL;
-        x->n_unanswered = stop_all(r);
-        hide_live(r);
         merge_windows(r, x, &s);
+        dropped = stop_all(r, x->total->latency.max);
+        hide_live(r);
+        x->n_unanswered = dropped.n_requests;
+        x->n_lost = dropped.n_lost;
         oldest = s.n > LOAD_STABLE_WINDOWS ? s.n % LOAD_STABLE_WINDOWS : 0;
         if (err == NULL && s.n > 0)
                 set_stats(r, x, &s.begins[oldest], &end);
@@ -905,10 +946,10 @@ static struct error *measure(struct load_run *r, double value, struct load_resul
 }
 
 /* A server that refuses what is too much for it has low latencies: a load with errors is beyond the limit, as one
- * without answers is. */
+ * without answers, or with requests that were lost, is. */
 static bool is_within(const struct load_run *r, const struct load_result *x) {
         return r->plan->latency_limit_ns == 0 ||
-               (x->total->latency.n > 0 && x->total->n_failed == 0 &&
+               (x->total->latency.n > 0 && x->total->n_failed == 0 && x->n_lost == 0 &&
                 load_result_latency(x->total, r->plan) <= (double)r->plan->latency_limit_ns);
 }
 

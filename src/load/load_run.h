@@ -48,18 +48,22 @@ struct load_result {
         double               server_cpu;   /* cores; below 0: not known */
         uint64_t             server_rss;   /* resident bytes at the end; 0: not known */
         size_t               n_unanswered; /* requests that were dropped DRAIN_NS after the load */
-        bool                 is_generator_limit;
-        bool                 has_stats; /* the server has statistics of the model */
-        struct gauge_means   gauges;    /* of all windows, with --collect-metrics */
+        /* Of them: those that were under way for longer than LOST_LATENCIES times the longest latency. */
+        size_t             n_lost;
+        size_t             n_measured; /* windows */
+        bool               is_generator_limit;
+        bool               has_stats; /* the server has statistics of the model */
+        struct gauge_means gauges;    /* of all windows, with --collect-metrics */
 };
 
 struct load_results {
         struct load_result *items; /* owned */
         size_t              n_items;
         bool                is_interrupted;
-        uint64_t            n_unlogged; /* requests for which --profile-export-file had no room */
-        bool                has_found;  /* --binary-search */
-        double              found;      /* highest load within the limit */
+        uint64_t n_wrong;    /* outputs that were not the expected ones, outside the windows, too */
+        uint64_t n_unlogged; /* requests for which --profile-export-file had no room */
+        bool     has_found;  /* --binary-search */
+        double   found;      /* highest load within the limit */
 };
 
 /* Measures all loads. After an error there may be results, too. */

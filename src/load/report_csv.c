@@ -108,7 +108,8 @@ void report_csv_put(const struct load_results *results, const struct load_model 
                       plan->v->percentile > 0 || plan->v->has_verbose_csv ? ",Avg latency" : "",
                       plan->v->has_verbose_csv ? ",request/response,response wait" : "");
         for (size_t i = 0; i < results->n_items; i++)
-                put_row(items[i], m, plan, out);
+                if (items[i]->total->latency.n > 0) /* else it has no latencies */
+                        put_row(items[i], m, plan, out);
         free(items);
 }
 

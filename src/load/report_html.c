@@ -30,8 +30,12 @@ static const char *load_noun(const struct load_plan *plan) {
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-static void put_ms(struct strbuf *out, double ns) {
-        strbuf_printf(out, "<td>%.3f</td>", ns / 1e6);
+/* Without an answer there is no latency. */
+static void put_ms(struct strbuf *out, const struct histogram *h, double ns) {
+        if (h->n > 0)
+                strbuf_printf(out, "<td>%.3f</td>", ns / 1e6);
+        else
+                strbuf_puts(out, "<td>-</td>");
 }
 
 static void put_row(const struct load_result *r, const struct load_plan *plan, struct strbuf *out) {
@@ -39,10 +43,10 @@ static void put_row(const struct load_result *r, const struct load_plan *plan, s
         const struct histogram *h = &r->total->latency;
 
         strbuf_printf(out, "<tr><td>%g</td><td>%.1f</td>", r->value, load_result_rate(r, plan));
-        put_ms(out, histogram_mean(h));
+        put_ms(out, h, histogram_mean(h));
         for (size_t i = 0; i < ARRAY_LEN(percents); i++)
-                put_ms(out, (double)histogram_percentile(h, percents[i]));
-        put_ms(out, (double)h->max);
+                put_ms(out, h, (double)histogram_percentile(h, percents[i]));
+        put_ms(out, h, (double)h->max);
         strbuf_printf(out, "<td>%llu</td><td>%s</td></tr>\n",
                       (unsigned long long)r->total->n_failed,
                       r->is_stable    ? "yes"

@@ -124,7 +124,7 @@ static void put_gauges(struct json_writer *w, const struct gauge_means *g) {
         MAP_FOR_EACH(&g->gauges, e) {
                 const struct gauge_mean *m = e->value;
 
-                json_member_f64(w, e->key, m->sum / (double)m->n);
+                json_member_f64(w, e->key, m->mean);
         }
         json_end_object(w);
 }
@@ -173,6 +173,7 @@ static void put_load(struct json_writer *w, const struct load_result *r, const s
         json_member_u64(w, "responses", t->n_responses);
         json_member_u64(w, "failed", t->n_failed);
         json_member_u64(w, "unanswered", r->n_unanswered);
+        json_member_u64(w, "lost", r->n_lost);
         put_times(w, "latency_us", &t->latency);
         put_times(w, "from_send_us", &t->service);
         if (plan->is_open)

@@ -10,6 +10,13 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+/* A terminal that is closed sends it. A signal that is blocked arrives though it is ignored, as by nohup(1). */
+static bool takes_hangup(void) {
+        struct sigaction now;
+
+        return sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler != SIG_IGN;
+}
+
 struct error *waiter_open(struct waiter *w) {
         sigset_t set;
 
@@ -18,6 +25,8 @@ struct error *waiter_open(struct waiter *w) {
         sigemptyset(&set);
         sigaddset(&set, SIGINT);
         sigaddset(&set, SIGTERM);
+        if (takes_hangup())
+                sigaddset(&set, SIGHUP);
         sigprocmask(SIG_BLOCK, &set, NULL);
         w->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
         w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

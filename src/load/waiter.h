@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the main thread of a load waits: for time, for progress of the workers, and for SIGINT or SIGTERM.
+/* How the main thread of a load waits: for time, for progress of the workers, and for SIGINT, SIGTERM or
+ * SIGHUP.
  *
- * Ownership.  waiter_open(), waiter_close(). The two signals are blocked and read here until it is closed.
+ * Ownership.  waiter_open(), waiter_close(). The signals are blocked and read here until it is closed.
  * Threads.  waiter_wake(): any thread. Others: the main thread.
  */
 #pragma once

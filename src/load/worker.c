@@ -66,7 +66,8 @@ struct worker {
         const struct load_level *new_level;
         struct tally            *swap;
         uint64_t                 new_wanted;
-        size_t                   n_dropped;
+        uint64_t                 lost_ns;
+        struct worker_dropped    dropped;
         struct worker_progress   progress;
         struct error            *failure;
         struct mutex             lock; /* rank LOCK_LEAF; guards is_order_done */
@@ -388,13 +389,23 @@ static void on_rested(struct loop_timer *t) {
         }
 }
 
+/* What answers as a page of a proxy does, or without a stream, has not answered what was asked. */
+static bool lacks_events(const struct worker *w, const struct lane *l) {
+        return language_endpoint_path(w->o.endpoint) != NULL && l->call.message->is_events &&
+               l->said.n_pieces == 0;
+}
+
 static void on_done(struct call *c, const struct answer *a) {
-        struct lane   *l = CONTAINER_OF(c, struct lane, call);
-        struct worker *w = l->worker;
+        const struct answer no_events = { .kind = ANSWER_REFUSED,
+                                          .text = STR_LIT("the answer has no events") };
+        struct lane        *l = CONTAINER_OF(c, struct lane, call);
+        struct worker      *w = l->worker;
 
         w->n_busy--;
         if (a->kind == ANSWER_OK && w->o.endpoint != LANGUAGE_NONE && !a->is_empty)
                 language_answer_add(&l->said, w->o.endpoint, a->text);
+        if (a->kind == ANSWER_OK && lacks_events(w, l))
+                a = &no_events;
         if (a->kind == ANSWER_OK && l->n_responses == 0 && !a->is_empty && !c->message->is_stream)
                 note_response(w, l, c->done_ns);
         count_done(w, l, a);
@@ -556,9 +567,22 @@ static void order_stop(struct worker *w) {
         check_drained(w);
 }
 
+static size_t count_lost(const struct worker *w) {
+        uint64_t now_ns = clock_now_ns();
+        size_t   n = 0;
+
+        for (size_t i = 0; i < w->n_lanes; i++) {
+                const struct lane *l = w->lanes[i];
+                uint64_t           begin_ns = MIN(l->intended_ns, now_ns);
+
+                n += l->call.channel != NULL && now_ns - begin_ns > w->lost_ns;
+        }
+        return n;
+}
+
 static void order_drop(struct worker *w) {
         w->is_running = false;
-        w->n_dropped = w->n_busy;
+        w->dropped = (struct worker_dropped){ w->n_busy, count_lost(w) };
         drop_lanes(w);
 }
 
@@ -640,9 +664,10 @@ bool worker_is_drained(struct worker *w) {
         return atomic_load(&w->is_drained);
 }
 
-size_t worker_drop(struct worker *w) {
+struct worker_dropped worker_drop(struct worker *w, uint64_t lost_ns) {
+        w->lost_ns = lost_ns;
         run_order(w, order_drop);
-        return w->n_dropped;
+        return w->dropped;
 }
 
 struct tally *worker_swap(struct worker *w, struct tally *empty) {

@@ -71,8 +71,12 @@ struct error *worker_start(struct worker *w, const struct load_level *level) NOD
 void worker_stop(struct worker *w);
 /* True when nothing is under way. */
 bool worker_is_drained(struct worker *w);
-/* Drops requests and connections; returns the number of requests. */
-size_t worker_drop(struct worker *w);
+/* Drops requests and connections. */
+struct worker_dropped {
+        size_t n_requests;
+        size_t n_lost; /* of them: those that were under way for longer than `lost_ns` */
+};
+struct worker_dropped worker_drop(struct worker *w, uint64_t lost_ns);
 /* Puts an empty tally in the place of the one that was filled, which is returned with its end. */
 struct tally *worker_swap(struct worker *w, struct tally *empty);
 /* Calls on_progress() when so many requests of the present tally are done; 0: never. */

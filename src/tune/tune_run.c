@@ -235,7 +235,8 @@ static void read_result(const struct load_result *x, const struct load_plan *pla
                                       .rss = x->server_rss,
                                       .load = x->value,
                                       .is_whole = true,
-                                      .has_failed = x->total->n_failed > 0 || h->n == 0 };
+                                      .has_failed = x->total->n_failed > 0 || x->n_lost > 0 ||
+                                                    h->n == 0 };
 }
 
 /* Windows without any answer are no failure: the model, or the machine, is slow. */

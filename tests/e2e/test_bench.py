@@ -130,7 +130,8 @@ def test_megabytes(bench, protocol):
     assert (load["requests"], load["failed"]) == (8, 0)
 
 
-def test_regions_are_removed(server):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_regions_are_removed(server, number):
     def regions():
         return [name for name in os.listdir("/dev/shm") if name.startswith("neso_bench_")]
     assert regions() == []
@@ -140,12 +141,21 @@ def test_regions_are_removed(server):
     assert b"window 1" in bench.stderr.readline()
     status = requests.get(f"{server.url}/v2/systemsharedmemory/status", timeout=SECONDS).json()
     assert len(status) == 2 and len(regions()) == 2
-    bench.send_signal(signal.SIGINT)
+    bench.send_signal(number)
     bench.stderr.read()
     assert bench.wait(SECONDS) == FAILED
     assert regions() == []
     status = requests.get(f"{server.url}/v2/systemsharedmemory/status", timeout=SECONDS).json()
     assert status == []
+
+
+def test_a_hangup_that_is_ignored(server):
+    bench = subprocess.Popen(["nohup", BUILD / "neso", "bench", *address(server), *FLOATS, "-v", "-p", "100", "-s", "0",
+                              "-r", "4"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert b"window 1" in bench.stderr.readline()
+    bench.send_signal(signal.SIGHUP)
+    out, err = bench.communicate(timeout=SECONDS)
+    assert (bench.returncode, b"window 4" in err, b"Interrupted" in out) == (DONE, True, False)
 
 
 @pytest.mark.parametrize("silent", ["config", "register"])
@@ -294,7 +304,7 @@ def test_request_rate_range(bench, distribution):
 def test_request_intervals(bench, tmp_path):
     (tmp_path / "intervals").write_text("1000\n9000\n")
     [load] = bench(*FLOATS, "--request-intervals", tmp_path / "intervals", "--request-count", 100)
-    assert load["requests"] == 100
+    assert (load["requests"], load["value"]) == (100, 200)
     assert 0.4 < load["seconds"] < 5  # 100 requests at 200 a second
 
 

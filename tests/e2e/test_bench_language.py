@@ -226,3 +226,39 @@ def test_the_first_token_of_an_open_loop(recorder):
     first, latency = load["language"]["first_token_us"], load["latency_us"]
     assert first["n"] == latency["n"] == 4
     assert 3 * (FIRST + (N - 1) * GAP) < first["max"] / 1e6 < latency["max"] / 1e6
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """Answers as a server that does not stream, or as the page of a proxy."""
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):  # of statistics, which it has not
+        self.send_error(404)
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = b'{"choices":[{"message":{"content":"a"}}]}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_answers_without_a_stream():
+    """They have no first token; so they are no answers to what was asked."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as page:
+        page.daemon_threads = True
+        threading.Thread(target=page.serve_forever, daemon=True).start()
+        line = ("-u", f"127.0.0.1:{page.server_address[1]}", "-m", "any", "--endpoint", "chat", "--request-count", 5,
+                "--json")
+        code, out, _ = bench_raw(*line)
+        assert code == FAILED
+        [load] = json.loads(out)["loads"]
+        assert (load["requests"], load["failed"]) == (0, 5)
+        assert load["errors"] == [{"kind": "wrong output", "n": 5, "text": "the answer has no events"}]
+        code, out, _ = bench_raw(*line, "--whole")
+        assert code == DONE and json.loads(out)["loads"][0]["requests"] == 5
+        page.shutdown()

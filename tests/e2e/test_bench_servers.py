@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import json
+import re
 import signal
 import socket
 import struct
@@ -14,7 +15,7 @@ import pytest
 
 from conftest import BUILD, Server, patience, write_repository
 from frames import GOAWAY, HEADERS, PREFACE, frame
-from test_bench import DONE, FAILED, SECONDS, UNREACHABLE, adding, address, bench_raw
+from test_bench import DONE, FAILED, LIMIT, SECONDS, UNREACHABLE, adding, address, bench_raw
 
 TAKES_SECONDS = 60
 
@@ -132,6 +133,84 @@ def test_requests_that_are_never_answered(place):
     assert code == DONE and "load 4: 2 requests were dropped without an answer at the end of the load" in out
 
 
+def test_requests_that_are_never_answered_count_as_errors(place):
+    """Of a limit, and of the threshold: those that have an answer are as quick as without the others."""
+    def infer(handler, number):
+        if number == 7:
+            handler.wait_forever()
+        else:
+            handler.answer(ANSWER)
+    place.infer = infer
+    code, out, err = bench_raw(*place.at, "--concurrency-range", "4:8:4", "-p", 100, "-r", 3, "-l", int(patience(9000)),
+                               "--fail-if", "errors>0", "--fail-if", f"max>{int(patience(9))}s", "--fail-if", "p50>90s",
+                               "--json")
+    assert code == LIMIT
+    [load] = json.loads(out)["loads"]  # the first one is beyond the threshold
+    assert (load["failed"], load["unanswered"], load["lost"]) == (0, 1, 1)
+    assert "load 4: errors>0\n" in err and "load 4: max>" in err and "p50" not in err
+
+
+def binary(value):
+    """An answer with the output as bytes, and the length of its JSON."""
+    head = json.dumps({"model_name": "m", "outputs": [{**TENSOR, "parameters": {"binary_data_size": 4}}]}).encode()
+    return head + struct.pack("<i", value), len(head)
+
+
+def test_wrong_outputs_count_whenever_they_come(place, tmp_path):
+    """Those of the warm-up, and of windows before the last ones, are not in the figures."""
+    def infer(handler, number):
+        body, length = binary(1 if number > 2 else 2)
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.send_header("Inference-Header-Content-Length", str(length))
+        handler.end_headers()
+        handler.wfile.write(body)
+    place.infer = infer
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps({"data": [{"T": [1]}], "validation_data": [{"T": [1]}]}))
+    line = ("--input-data", data, "--measurement-mode=count_windows", "--measurement-request-count=10", "-s", 100000)
+    for more in (), ("--request-count=10",):
+        place.n_requests = 0
+        code, out, err = bench_raw(*place.at, *line, *more, "--warmup-request-count=10", "--json")
+        assert code == FAILED
+        assert json.loads(out)["loads"][0]["failed"] == 0
+        assert "3 outputs that are not in the figures were not the expected ones" in err
+    code, _, err = bench_raw(*place.at, *line, "--warmup-request-count=10")
+    assert (code, err) == (DONE, "")
+
+
+def test_a_directory_of_inputs_is_not_left(place, tmp_path, monkeypatch):
+    """The server names the inputs; it must not get files that the user did not offer."""
+    (tmp_path / "inputs").mkdir()
+    (tmp_path / "secret").write_bytes(b"abcd")
+    monkeypatch.setitem(METADATA, "inputs", [{**TENSOR, "name": "../secret"}])
+    place.infer = lambda handler, _: handler.answer(ANSWER)
+    code, _, err = bench_raw(*place.at, "--input-data", tmp_path / "inputs", "--request-count", 2)
+    assert code == FAILED and "the server has a tensor '../secret'" in err
+    assert place.n_requests == 0
+
+
+def test_a_load_without_answers_has_no_latency(place, tmp_path):
+    """Zero would be the best of all."""
+    table, page = tmp_path / "out.csv", tmp_path / "out.html"
+    place.infer = lambda handler, number: (handler.answer(ANSWER) if number < 5 else
+                                           handler.answer({"error": "busy"}, 503))
+    code, out, _ = bench_raw(*place.at, "--concurrency-range", "1:2", "--request-count", 5, "-f", table, "--report",
+                             page)
+    assert code == DONE
+    assert re.search(r"^ +2 +0\.0( +-){7} +5 ", out, re.M), out
+    assert re.findall("^Concurrency: (.*), thr", out, re.M) == ["1"]
+    assert [line.split(",")[0] for line in table.read_text().splitlines()] == ["Concurrency", "1"]
+    assert page.read_text().count("<td>-</td>") == 7
+
+
+def test_too_few_windows_to_be_stable(place):
+    place.infer = lambda handler, _: handler.answer(ANSWER)
+    for n in 1, 2:
+        code, out, _ = bench_raw(*place.at, "-p", 50, "-r", n)
+        assert code == DONE and f"load 1 is not stable: it has {n} of the 3 windows that must agree\n" in out
+
+
 def test_a_load_with_errors_is_beyond_the_threshold(place):
     """A server that refuses what is too much for it is as quick with 8 requests as with 1."""
     slots = threading.Semaphore(2)
@@ -161,12 +240,27 @@ def interrupt(bench):
     return out.decode(), err.decode(), time.monotonic() - begin
 
 
+def test_an_interruption_while_a_load_ends(place):
+    """Requests without an answer have ten seconds, or one."""
+    place.infer = lambda handler, number: (handler.wait_forever() if number == 3 else handler.answer(ANSWER))
+    bench = subprocess.Popen([BUILD / "neso", "bench", *place.at, "-v", "--concurrency-range=2", "-p", "100", "-r",
+                              "3", "-s", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for n in range(3):
+        assert f"window {n + 1}:".encode() in bench.stderr.readline()
+    time.sleep(1)  # the load has ended, and waits for the request
+    out, _, seconds = interrupt(bench)
+    assert bench.returncode == FAILED and "Concurrency: 2, throughput: " in out and "Interrupted" in out
+    assert seconds < 7
+
+
 @pytest.mark.parametrize("more", [(), ("--shared-memory", "system")])
-def test_an_interruption_while_the_server_is_silent(place, more):
+def test_an_interruption_while_the_server_is_silent(place, more, tmp_path):
     """Each question that it does not answer would take 30 s. A window without an answer, which a busy machine makes of a
     short one, would end the load before."""
     place.infer = lambda handler, number: handler.answer(ANSWER)
-    bench = subprocess.Popen([BUILD / "neso", "bench", *place.at, *more, "-v", "-s", "0", "-r", "10000",
+    files = [tmp_path / name for name in ("out.csv", "out.html", "out.json")]
+    bench = subprocess.Popen([BUILD / "neso", "bench", *place.at, *more, "-v", "-s", "0", "-r", "10000", "-f",
+                              files[0], "--report", files[1], "--profile-export-file", files[2],
                               "--measurement-mode=count_windows", "--measurement-request-count=20"],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert b"window 1" in bench.stderr.readline()
@@ -175,6 +269,9 @@ def test_an_interruption_while_the_server_is_silent(place, more):
     assert bench.returncode in (FAILED, UNREACHABLE) and seconds < patience(20)
     assert "Concurrency: 1, throughput: " in out and "Interrupted" in out
     assert "interrupted: no answer from 127.0.0.1" in err
+    # What was measured before is not lost.
+    assert files[0].read_text().splitlines()[1].startswith("1,")
+    assert "</html>" in files[1].read_text() and json.loads(files[2].read_text())["experiments"][0]["requests"]
 
 
 def test_an_interruption_before_the_first_answer():

@@ -2,6 +2,7 @@
 """`neso check`: each mistake is found where it is, and what is right is printed as it takes effect."""
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -519,6 +520,16 @@ def test_paths(tmp_path):
     here = subprocess.run([BUILD / "neso", "check", "."], cwd=tmp_path / "1", timeout=60,
                           capture_output=True, check=False)
     assert here.returncode == 0 and here.stdout.startswith(b"1: ok, versions 1\n")
+
+
+def test_control_characters_of_a_repository(tmp_path):
+    """A terminal would obey them."""
+    write_repository(tmp_path, {"m": GOOD + 'version_\x1b[2Jpolicy: 1\n', "n": 'backend: "\\033]0;a\\007"\n'})
+    for more in (), ("--migrate",):
+        code, out, err = check(tmp_path, *more)
+        assert code == 1 and (more or "?]0;a?" in err)
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f]", out + err), ascii(out + err)
+    json.loads(check(tmp_path, "--json")[1])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

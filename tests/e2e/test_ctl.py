@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 import requests
@@ -195,6 +196,15 @@ def test_ready_of_the_server(ctl):
     assert ctl("ready", "nobody", "--json") == (REFUSED, '{"ready":false}\n', "")
 
 
+def test_ready_waits_no_longer_than_it_is_told():
+    """Also when a server takes the connection and does not answer."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        began = time.monotonic()
+        code, out, err = ctl_of(f"http://127.0.0.1:{mute.getsockname()[1]}", "ready", "--wait", "1")
+        assert (code, out) == (UNREACHABLE, "") and "no answer from" in err
+        assert time.monotonic() - began < patience(10)
+
+
 # ---- what they are -------------------------------------------------------------------------------
 
 
@@ -278,6 +288,48 @@ def test_infer_half_floats(ctl):
     assert all(0 <= value < 1 for value in answer["outputs"][0]["data"])
 
 
+class Sloppy(http.server.BaseHTTPRequestHandler):
+    """A model of FP16 whose answers lack what they should have."""
+    protocol_version = "HTTP/1.1"
+    datatype = "FP16"
+
+    def put(self, value, more=b""):
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        text = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Inference-Header-Content-Length", str(len(text)))
+        self.send_header("Content-Length", str(len(text + more)))
+        self.end_headers()
+        self.wfile.write(text + more)
+
+    def do_GET(self):  # pylint: disable=invalid-name
+        tensor_json = {"name": "A", "datatype": "FP16", "shape": [1]}
+        self.put({"name": "m", "inputs": [tensor_json], "outputs": [tensor_json]})
+
+    def do_POST(self):  # pylint: disable=invalid-name
+        self.put({"outputs": [{"name": "A", "datatype": self.datatype, "parameters": {"binary_data_size": 2}}]},
+                 b"\0\x3c")
+
+    def log_message(self, *_):  # pylint: disable=arguments-differ
+        pass
+
+
+def test_infer_answers_that_lack_something(monkeypatch):
+    """What is printed is JSON; bytes of another type than was asked for are not taken for numbers."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sloppy) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        code, out, _ = ctl_of(url, "infer", "m", "--zeros", "--json")
+        assert code == DONE
+        assert json.loads(out)["outputs"] == [{"name": "A", "datatype": "FP16", "shape": None, "data": [1]}]
+        monkeypatch.setattr(Sloppy, "datatype", "FP32")
+        code, out, err = ctl_of(url, "infer", "m", "--zeros")
+        assert (code, out) == (REFUSED, "")
+        assert err == "neso ctl: the server's answer has no values of the output 'A'\n"
+        server.shutdown()
+
+
 def test_infer_seed(ctl):
     first = ctl("infer", "batched", "--random", "--json")
     assert ctl("infer", "batched", "--random", "--json", "--seed=1") == first
@@ -298,6 +350,9 @@ def test_infer_refused(ctl):
     (["infer", "batched", "--shape=B=1", "--zeros"], "--shape: the model has no input 'B'"),
     (["infer", "batched", "--input=A"], "--input expects NAME=..., got 'A'"),
     (["infer", "batched", "--input=A=[1,"], "input 'A': '[1,' is not JSON: "),
+    (["infer", "batched", "--shape=A=1,2", "--input=A=[1,"], "input 'A': '[1,' is not JSON: "),
+    (["infer", "batched", "--input=A=[1,2]", "--input=A=[3,4]"], "--input: 'A' is given twice"),
+    (["infer", "batched", "--zeros", "--shape=A=1,2", "--shape=A=2,2"], "--shape: 'A' is given twice"),
     (["infer", "batched", "--zeros", "--shape=A=x"], "input 'A': 'x' is not a shape such as 1,2,3"),
     (["infer", "batched", "--zeros", "--shape=A=99999999,99999999"],
      "input 'A': a shape has more than 268435456 elements"),
@@ -425,6 +480,14 @@ def test_without_libcurl(server, tmp_path):
     code, _, err = ctl_of(server.url, "index", environment={"LD_LIBRARY_PATH": str(tmp_path)})
     assert code == UNREACHABLE
     assert "neso ctl needs libcurl (libcurl.so.4), which could not be loaded" in err
+
+
+def test_keys_with_control_characters(server):
+    """A file of a key often ends with the end of a line."""
+    text = "neso ctl: the API key has control characters, such as the end of a line\n"
+    code, out, err = ctl_of(server.url, "index", environment={"NESO_API_KEY": "sesame\n"})
+    assert (code, out) == (USAGE, "") and err.startswith(text)
+    assert ctl_of(server.url, "index", "--key=a\rX: b")[::2] == (USAGE, err)
 
 
 def test_keys(tmp_path):

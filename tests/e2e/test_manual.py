@@ -204,3 +204,17 @@ def test_completion_is_registered(complete, tmp_path):
     ended = subprocess.run(["bash", "--norc", "-c", "source ./neso; complete -p neso tritonserver"],
                            cwd=tmp_path, capture_output=True, timeout=20, check=True)
     assert ended.stdout == b"complete -F _neso neso\ncomplete -F _neso tritonserver\n"
+
+
+# ---- output that is lost ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [("version",), ("--help",), ("help", "bench"), ("options",), ("manual", "ctl"),
+                                       ("endpoints", "--json"), ("completion",)])
+def test_output_that_cannot_be_written(arguments):
+    """A script must not take a file that a full disk has cut for a whole one."""
+    require_build(())
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run([BUILD / "neso", *arguments], stdin=subprocess.DEVNULL, stdout=full,
+                               stderr=subprocess.PIPE, timeout=20, check=False)
+    assert (ended.returncode, ended.stderr) == (1, b"neso: unable to write all of the output\n")

@@ -163,7 +163,7 @@ def start(server, *arguments):
 LONG = ("slow", "--latency-budget=500", "--concurrency-range=8", "--exhaustive", "-p", 100)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_restore(server, number):
     before = config_of(server, "slow")
     tuner = start(server, *LONG)

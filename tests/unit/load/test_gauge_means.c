@@ -4,10 +4,12 @@
 #include "base/compiler.h"
 #include "load/gauge_means.h"
 
+#include <math.h>
+
 static double mean(const struct gauge_means *g, const char *name) {
         const struct gauge_mean *m = map_find(&g->gauges, str_of(name));
 
-        return m != NULL ? m->sum / (double)m->n : -1.0;
+        return m != NULL ? m->mean : -1.0;
 }
 
 static void test_pages(void **state) {
@@ -26,9 +28,23 @@ static void test_pages(void **state) {
         gauge_means_done(&g);
 }
 
+/* JSON has no infinity. */
+static void test_large_values(void **state) {
+        struct gauge_means g;
+
+        (void)state;
+        gauge_means_init(&g);
+        for (size_t i = 0; i < 3; i++)
+                gauge_means_add(&g, STR_LIT("# TYPE nv_a gauge\nnv_a 1e308\n"));
+        assert_true(isfinite(mean(&g, "nv_a")));
+        assert_true(mean(&g, "nv_a") > 9.9e307);
+        gauge_means_done(&g);
+}
+
 SUITE(gauge_means) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_pages),
+                cmocka_unit_test(test_large_values),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,6 +95,13 @@ static const struct row {
         { { "output-tokens=5" }, "--output-tokens needs --endpoint" },
         { { "prompts=x" }, "--prompts needs --endpoint" },
         { { "whole" }, "--whole needs --endpoint" },
+        { { "endpoint=chat", "prompts=x", "prefix-tokens=3" },
+          "--prompts: no --prompt-tokens or --prefix-tokens, since the prompts are those of the "
+          "file" },
+        { { "endpoint=chat", "prompts=x", "prompt-tokens=7" },
+          "--prompts: no --prompt-tokens or --prefix-tokens, since the prompts are those of the "
+          "file" },
+        { { "endpoint=chat", "prompts=x" }, "closed 1 1 1" },
 };
 
 static void test_rows(void **state) {
@@ -196,12 +203,42 @@ static void test_limits(void **state) {
         }
 }
 
+static void assert_notes(const char *const *given, size_t n, const char *wanted) {
+        struct load_values v;
+        struct load_plan   p;
+
+        option_table_init(&load_option_table, &v, sizeof(v));
+        set(&v, "model-name=m");
+        for (size_t i = 0; i < n; i++)
+                set(&v, given[i]);
+        assert_null(load_plan_read(&v, &p));
+        assert_string_equal(strbuf_cstr(&p.notes), wanted);
+        load_plan_done(&p);
+        option_table_done(&load_option_table, &v);
+}
+
+/* An option that has no effect is not passed over in silence. */
+static void test_notes(void **state) {
+        static const char *const closed[] = { "connections=2", "request-distribution=poisson" };
+        static const char *const open[] = { "connections=2", "request-distribution=poisson",
+                                            "request-rate-range=5" };
+        static const char *const grpc[] = { "connections=2", "protocol=grpc" };
+
+        (void)state;
+        assert_notes(
+                closed, ARRAY_LEN(closed),
+                "--connections is ignored: over HTTP each request under way has a connection of "
+                "its own\n"
+                "--request-distribution is ignored without --request-rate-range\n");
+        assert_notes(open, ARRAY_LEN(open), "");
+        assert_notes(grpc, ARRAY_LEN(grpc), "");
+}
+
 SUITE(load_options) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_rows),
-                cmocka_unit_test(test_missing),
-                cmocka_unit_test(test_ids),
-                cmocka_unit_test(test_limits),
+                cmocka_unit_test(test_rows),  cmocka_unit_test(test_missing),
+                cmocka_unit_test(test_ids),   cmocka_unit_test(test_limits),
+                cmocka_unit_test(test_notes),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
