@@ -35,28 +35,33 @@ static double clamp(double logprob) {
         return isfinite(logprob) && logprob > LEAST ? logprob : LEAST;
 }
 
-static struct candidate read_candidate(struct json_reader *r, struct arena *scratch) {
-        struct candidate c = { .token = STR_LIT("") };
-        struct str       key;
+/* False for what has no number. A token without a text is "", such as the one that ends a text. */
+static bool read_candidate(struct json_reader *r, struct arena *scratch, struct candidate *ret) {
+        struct str key;
+        bool       has_logprob = false;
 
+        *ret = (struct candidate){ .token = STR_LIT("") };
         if (!json_try_enter(r, JSON_OBJECT)) {
                 json_skip(r);
-                return c;
+                return false;
         }
         while (json_next_key(r, NULL, &key)) {
-                if (STR_IS(key, "logprob") && json_peek(r) == JSON_NUMBER)
-                        c.logprob = clamp(json_read_number(r).real);
-                else if (STR_IS(key, "decoded_token") && json_peek(r) == JSON_STRING)
-                        c.token = json_read_string(r, scratch);
-                else
+                if (STR_IS(key, "logprob") && json_peek(r) == JSON_NUMBER) {
+                        ret->logprob = clamp(json_read_number(r).real);
+                        has_logprob = true;
+                } else if (STR_IS(key, "decoded_token") && json_peek(r) == JSON_STRING) {
+                        ret->token = json_read_string(r, scratch);
+                } else {
                         json_skip(r);
+                }
         }
-        return c;
+        return has_logprob;
 }
 
 static void visit_token(struct walk *k, struct json_reader *r, token_fn visit) {
         uint32_t     max = k->max_top + 1;
         struct token t = { .n = 0 };
+        bool         is_first = true, has_chosen = false;
         struct str   key;
 
         if (!json_try_enter(r, JSON_OBJECT)) {
@@ -64,12 +69,15 @@ static void visit_token(struct walk *k, struct json_reader *r, token_fn visit) {
                 return;
         }
         while (json_next_key(r, NULL, &key)) {
-                struct candidate c = read_candidate(r, k->scratch);
+                struct candidate c;
+                bool             is_right = read_candidate(r, k->scratch, &c);
 
-                if (t.n < max)
+                has_chosen = has_chosen || (is_first && is_right);
+                is_first = false;
+                if (is_right && t.n < max)
                         t.candidates[t.n++] = c;
         }
-        if (t.n > 0)
+        if (has_chosen)
                 visit(k, &t);
 }
 

@@ -16,6 +16,7 @@
 #include "openai/openai_request.h"
 
 /* Prints the value of "logprobs" for a choice. `lists` is a JSON array of the lists above; *offset is the
- * number of characters before these tokens and is moved past them. Reading ends where the text is malformed. */
+ * number of characters before these tokens and is moved past them. Reading ends where the text is malformed. A candidate
+ * without a number is left out, and the token when it is the chosen one. */
 void openai_logprobs_print(enum openai_endpoint endpoint, struct str lists, uint32_t max_top,
                            struct arena *scratch, size_t *offset, struct strbuf *out);

@@ -231,9 +231,17 @@ static bool make_scalar(TRITONSERVER_DataType type, double value, int64_t intege
         }
 }
 
-/* A scalar in the type that the model has. */
-static struct error *put_scalar(const struct part_map *p, const char *name, double value,
-                                int64_t integer) {
+static bool fits(TRITONSERVER_DataType type, int64_t integer) {
+        switch (type) {
+        case TRITONSERVER_TYPE_INT32: return integer >= INT32_MIN && integer <= INT32_MAX;
+        case TRITONSERVER_TYPE_UINT32: return integer >= 0 && integer <= UINT32_MAX;
+        default: return true;
+        }
+}
+
+/* A scalar in the type that the model has, of the body's member. */
+static struct error *put_scalar(const struct part_map *p, const char *member, const char *name,
+                                double value, int64_t integer) {
         struct infer_input *in;
         union scalar        scalar = { 0 };
         char               *at;
@@ -244,6 +252,12 @@ static struct error *put_scalar(const struct part_map *p, const char *name, doub
                                  "input '%s' of model '%s' has the type %s, which no number of the "
                                  "OpenAI API has",
                                  name, p->map->model->name, in->datatype_name);
+        if (!fits(in->datatype, integer))
+                return openai_fault(member,
+                                    "'%s' of model '%s' must fit into the type %s of its input "
+                                    "'%s', not %lld",
+                                    member, p->map->model->name, in->datatype_name, name,
+                                    (long long)integer);
         TRY(take_memory(p, in, datatype_bytes(in->datatype), &at));
         memcpy(at, &scalar, datatype_bytes(in->datatype));
         return NULL;
@@ -253,7 +267,7 @@ static struct error *put_scalar(const struct part_map *p, const char *name, doub
 static struct error *put_flag(const struct part_map *p, const char *name, bool flag) {
         if (!openai_model_takes(p->map->model, name))
                 return NULL;
-        return put_scalar(p, name, flag, flag);
+        return put_scalar(p, name, name, flag, flag);
 }
 
 static struct error *refuse_member(const struct part_map *p, const char *member) {
@@ -267,7 +281,7 @@ static struct error *put_number(const struct part_map *p, const char *member, co
                 return NULL;
         if (!openai_model_takes(p->map->model, name))
                 return refuse_member(p, member);
-        return put_scalar(p, name, number->value, number->integer);
+        return put_scalar(p, member, name, number->value, number->integer);
 }
 
 /* ---- what all text formats share ---- */
@@ -294,7 +308,7 @@ static struct error *put_max_tokens(const struct part_map *p, const char *name) 
                 return NULL;
         if (!openai_model_takes(p->map->model, name))
                 return refuse_member(p, max_tokens_member(p->map->q));
-        return put_scalar(p, name, (double)max, (int64_t)max);
+        return put_scalar(p, max_tokens_member(p->map->q), name, (double)max, (int64_t)max);
 }
 
 static struct error *put_prompt(const struct part_map *p, const struct openai_part *part) {
@@ -564,7 +578,7 @@ static struct error *fill_trtllm(const struct part_map *p, const struct openai_p
         TRY(put_number(p, "seed", "seed", &seed));
         TRY(put_stops(p, "stop_words"));
         if (part->n_choices > 1)
-                TRY(put_scalar(p, "num_return_sequences", part->n_choices, part->n_choices));
+                TRY(put_scalar(p, "n", "num_return_sequences", part->n_choices, part->n_choices));
         TRY(put_echo(p, "exclude_input_in_output"));
         TRY(put_guide(p));
         return ask_for_counts(p);

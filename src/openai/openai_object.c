@@ -240,6 +240,9 @@ static struct error *check_rows(const struct openai_answer *a, struct str rows) 
         double   most = a->q->is_base64 ? (double)FLT_MAX : DBL_MAX;
         uint64_t index = 0;
 
+        if (!begins_with(rows, '['))
+                return error_new(ERR_INTERNAL, "model '%s' answered 'data' that is no array",
+                                 a->model->name);
         /* Numbers that are passed on as texts are read only when there may be such a word. */
         if (!a->q->is_base64 && memchr(rows.ptr, 'N', rows.len) == NULL &&
             memchr(rows.ptr, 'I', rows.len) == NULL)

@@ -192,6 +192,9 @@ OPENAI = PROGRAM + '''
         body = json.loads(inputs["openai_request"][0])
         if body["endpoint"] == "embedding":
             texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+            if texts[0].startswith("@@"):
+                self.send(sender, {"data": json.loads(texts[0][2:])})
+                return
             self.send(sender, {"data": [{"object": "embedding", "index": i, "embedding": [
                                             0.5, float(t[1:]) if t[:1] == "@" else len(t)]}
                                         for i, t in enumerate(texts)],
@@ -392,6 +395,9 @@ def models(log):
             [("embedding_request", "STRING", [1], True)], []), said),
         "trtllm": model(TRTLLM, TRTLLM_IO, said + parameters(openai_template="render")
                         + "max_batch_size: 4\n"),
+        "seeds_of_32_bits": model(LLMAPI, LLMAPI_IO.replace('name: "sampling_param_seed" data_type: TYPE_UINT64',
+                                                            'name: "sampling_param_seed" data_type: TYPE_INT32'),
+                                  said + parameters(openai_max_tokens="2")),
         "llmapi": model(LLMAPI, LLMAPI_IO, said + parameters(openai_max_tokens="2",
                                                              openai_template="render")),
         "speaks": model(OPENAI, OPENAI_IO, said),

@@ -111,6 +111,14 @@ def test_vllm(server):
     assert [decoded(v) for v in vectors(answer)] == [[3.0, 3.0]]
 
 
+@pytest.mark.parametrize("form", ["float", "base64"])
+@pytest.mark.parametrize("word", ["5", "null", "{}", '"a"'])
+def test_a_model_that_gives_no_list(server, word, form):
+    answer = embed(server, "speaks", "@@" + word, encoding_format=form)
+    assert answer.status == 500
+    assert answer.error["message"] == "model 'speaks' answered 'data' that is no array"
+
+
 def test_a_model_that_speaks_the_api(server):
     answer = embed(server, "speaks", ["a", "bb"])
     assert vectors(answer) == [[0.5, 1], [0.5, 2]]

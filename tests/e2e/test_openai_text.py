@@ -431,6 +431,18 @@ def test_a_seed_with_a_fraction(server, seed):
     assert shown(server, "trtllm", seed=seed, max_tokens=1)[0]["seed"] == [7]
 
 
+def test_a_seed_that_does_not_fit(server):
+    """Other bits of it would be cut, and two seeds would give the same answer."""
+    most = (1 << 31) - 1
+    for name, seed in (("seeds_of_32_bits", most), ("seeds_of_32_bits", -most - 1), ("llmapi", 1 << 62)):
+        assert shown(server, name, seed=seed)[0]["sampling_param_seed"] == [seed]
+    for seed, n in ((most + 1, 1), (-most - 2, 1), (1 << 40, 1), (most, 2)):
+        answer = complete(server, "seeds_of_32_bits", "a", seed=seed, n=n)
+        assert answer.status == 400 and answer.error["param"] == "seed", answer.body
+        assert answer.error["message"].startswith(
+            "'seed' of model 'seeds_of_32_bits' must fit into the type INT32 of its input 'sampling_param_seed', not ")
+
+
 def tool(name, **more):
     return {"type": "function", "function": {"name": name, **more}}
 

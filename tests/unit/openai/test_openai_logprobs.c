@@ -54,6 +54,19 @@ static void test_infinity(void **state) {
                3);
 }
 
+/* What has no number says nothing about the token: a 0 would say that it was certain. */
+static void test_without_numbers(void **state) {
+        (void)state;
+        expect(OPENAI_COMPLETIONS,
+               "[[{\"5\":7},{\"5\":{}},{\"5\":{\"logprob\":\"-1\",\"decoded_token\":\"a\"},"
+               "\"6\":{\"logprob\":-1,\"decoded_token\":\"b\"}},{\"7\":{\"logprob\":-2},"
+               "\"8\":null}]]",
+               0,
+               "{\"tokens\":[\"\"],\"token_logprobs\":[-2.0],\"top_logprobs\":[{\"\":-2.0}],"
+               "\"text_offset\":[0]}",
+               0);
+}
+
 /* The lists of a long answer need no memory for each of their tokens. */
 static void test_many_tokens(void **state) {
         struct arena  scratch;
@@ -102,7 +115,7 @@ SUITE(openai_logprobs) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_completions), cmocka_unit_test(test_chat),
                 cmocka_unit_test(test_infinity),    cmocka_unit_test(test_many_tokens),
-                cmocka_unit_test(test_malformed),
+                cmocka_unit_test(test_malformed),   cmocka_unit_test(test_without_numbers),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
