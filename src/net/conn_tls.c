@@ -36,6 +36,9 @@
 #define IN_BYTES ((size_t)64 << 10)
 /* Time that a refused peer has to read the alert. */
 #define LINGER_NS NS_PER_S
+/* A client has so many times the time of a handshake for a record, 40 s: 16 KiB come in 16 s at the lowest rate that
+ * the protocols allow. Until then the session holds a buffer for a whole record, whatever has come of it. */
+#define RECORD_TIMES 4
 /* State that the connections of a loop share. */
 struct loop_tls {
         struct tls_out  *out;      /* owned; NULL until needed */
@@ -66,6 +69,7 @@ struct conn_tls {
         struct tls_session         *session;
         enum conn_tls_state         state;
         uint64_t                    since_ns; /* start of HANDSHAKE or LINGER */
+        uint64_t record_ns; /* first tick that found the present record incomplete; 0 = none did */
 
         struct tls_out *sending;         /* owned: the socket has not taken all of it */
         size_t          encrypted_bytes; /* bytes of the owner's write in `sending` */
@@ -478,8 +482,10 @@ static bool read_some(struct conn *c) {
         lend_out(c);
         rc = decrypt_records(t, room, &n);
         flush_output(c);
-        if (n > 0)
+        if (n > 0) {
+                t->record_ns = 0;
                 c->ops->on_read(c, n);
+        }
         if (c->is_closing)
                 return false;
         switch (rc) {
@@ -644,6 +650,18 @@ static void tls_read_stop(struct conn *c) {
 
 /* ---- ticks, opening and closing ---- */
 
+/* True when a client has begun a record and does not end it. One whose socket is not read cannot. */
+static bool is_record_late(struct conn_tls *t, uint64_t now_ns) {
+        if (t->state != CONN_TLS_OPEN || !t->is_socket_reading ||
+            tls_session_is_client(t->session) || !tls_session_is_within_record(t->session)) {
+                t->record_ns = 0;
+                return false;
+        }
+        if (t->record_ns == 0)
+                t->record_ns = now_ns;
+        return now_ns - t->record_ns >= RECORD_TIMES * t->how->handshake_time_ns;
+}
+
 static void tls_tick(struct conn *c, uint64_t now_ns) {
         struct conn_tls *t = c->tls;
 
@@ -651,6 +669,9 @@ static void tls_tick(struct conn *c, uint64_t now_ns) {
                 report_failure(c, "tls_handshake_time", "it took too long");
                 notify_end(c, true);
         } else if (t->state == CONN_TLS_LINGER && now_ns - t->since_ns >= LINGER_NS) {
+                notify_end(c, true);
+        } else if (is_record_late(t, now_ns)) {
+                report_failure(c, "tls_record", "a record came too slowly");
                 notify_end(c, true);
         } else if (t->state == CONN_TLS_OPEN && !t->was_active) {
                 tls_session_free_buffers(t->session);

@@ -96,6 +96,8 @@ enum tls_result tls_session_handshake(struct tls_session *s);
 enum tls_result tls_session_read(struct tls_session *s, char *to, size_t len, size_t *ret_n);
 /* Writes at most one record, for which there must be room; false on failure. */
 bool tls_session_write(struct tls_session *s, const char *bytes, size_t len);
+/* True when a part of a record has come, and the rest has not; the session holds a buffer for the whole. */
+bool tls_session_is_within_record(const struct tls_session *s);
 /* Queues close_notify: nothing more will be sent. */
 void tls_session_close(struct tls_session *s);
 /* Frees OpenSSL's buffers; it allocates them again when they are needed. */

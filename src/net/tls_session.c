@@ -243,6 +243,11 @@ void tls_session_close(struct tls_session *s) {
                 ERR_clear_error();
 }
 
+/* A part of a record's header alone is only pending; later the state is that of its body. */
+bool tls_session_is_within_record(const struct tls_session *s) {
+        return SSL_has_pending(s->native) || strcmp(SSL_rstate_string(s->native), "RH") != 0;
+}
+
 /* Frees only between two records: some versions of OpenSSL also discard a record header whose body has
  * not arrived (CVE-2024-4741). */
 void tls_session_free_buffers(struct tls_session *s) {

@@ -15,6 +15,7 @@ import grpc
 import pytest
 import requests
 
+import frames
 from certificates import Authority, openssl, serial
 from conftest import Server, require_build, write_repository
 from gate import Gate, gated
@@ -348,11 +349,14 @@ def test_silent_probe_is_no_news(server, ca):
 
 
 @contextlib.contextmanager
-def in_pieces(server, ca):
+def in_pieces(server, ca, name="http", protocols=()):
     """After the handshake: the socket, the session, and the bytes it has to send and receive."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = trusting(ca).wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with socket.create_connection(("127.0.0.1", server.ports["http"]), timeout=SECONDS) as s:
+    context = trusting(ca)
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", server.ports[name]), timeout=SECONDS) as s:
         while True:
             try:
                 tls.do_handshake()
@@ -374,6 +378,36 @@ def test_forged_record_ends_the_connection(server, ca):
 
 
 # ---- bytes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_bytes", [3, 5, 1000])
+def test_a_record_without_an_end(server, ca, n_bytes):
+    """A connection of gRPC without a call has no other limit of time; one between two records stays."""
+    with contextlib.ExitStack() as stack:
+        (late, *first), (idle, *second) = (stack.enter_context(in_pieces(server, ca, "grpc", ["h2"])) for _ in range(2))
+        for s, (tls, incoming, outgoing) in ((late, first), (idle, second)):
+            tls.write(frames.PREFACE + frames.frame(frames.SETTINGS, 0, 0) + frames.frame(frames.SETTINGS, frames.ACK, 0))
+            s.sendall(outgoing.read())
+            incoming.write(s.recv(65536))  # SETTINGS, perhaps in several records
+        late.sendall((b"\x17\x03\x03\x40\x00" + bytes(1000))[:n_bytes])
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionResetError):
+            while late.recv(65536):
+                pass
+        assert 3.5 <= time.monotonic() - began < 15
+        server.wait_for_line("TLS connection of .* failed: a record came too slowly")
+        tls, incoming, outgoing = second
+        tls.write(frames.frame(frames.PING, 0, 0, b"12345678"))
+        idle.sendall(outgoing.read())
+        got = b""
+        while b"12345678" not in got:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                while True:
+                    got += tls.read(65536)
+            if b"12345678" not in got:
+                more = idle.recv(65536)
+                assert more
+                incoming.write(more)
 
 
 def test_large_bodies(server, stubs, ca):
