@@ -164,8 +164,7 @@ static void report_hidden_wrong(const struct load_results *results) {
         if (n > 0)
                 fprintf(stderr,
                         "neso bench: %llu outputs that are not in the figures were not the "
-                        "expected "
-                        "ones\n",
+                        "expected ones\n",
                         (unsigned long long)n);
 }
 

@@ -102,8 +102,8 @@ static struct error *make_values(struct ctl *c, const struct model_tensor *t, st
                 TRY(tensor_shape_read(shape_text, shape));
         if (given.ptr != NULL) {
                 TRY(given_values(c, given, &given));
-                TRY(tensor_shape_infer(given, &model_shape,
-                                       &inferred)); /* finds what is no JSON, too */
+                /* Also where --shape is given: values that are not JSON are refused here. */
+                TRY(tensor_shape_infer(given, &model_shape, &inferred));
                 if (shape_text.ptr == NULL)
                         *shape = inferred;
                 strbuf_put(json, given.ptr, given.len);

@@ -118,13 +118,18 @@ def test_names_of_steps_are_no_paths(place, tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["out.csv"]
 
 
-def test_requests_that_are_never_answered(place):
+def answers_all_but(*lost):
+    """For `place.infer`: the requests with these numbers get no answer."""
     def infer(handler, number):
-        if number in (3, 5):
+        if number in lost:
             handler.wait_forever()
         else:
             handler.answer(ANSWER)
-    place.infer = infer
+    return infer
+
+
+def test_requests_that_are_never_answered(place):
+    place.infer = answers_all_but(3, 5)
     line = ("--concurrency-range", 4, "-p", 100, "-r", 3)
     [load] = measure(place, *line)["loads"]
     assert (load["failed"], load["unanswered"]) == (0, 2) and load["requests"] > 0
@@ -135,12 +140,7 @@ def test_requests_that_are_never_answered(place):
 
 def test_requests_that_are_never_answered_count_as_errors(place):
     """Of a limit, and of the threshold: those that have an answer are as quick as without the others."""
-    def infer(handler, number):
-        if number == 7:
-            handler.wait_forever()
-        else:
-            handler.answer(ANSWER)
-    place.infer = infer
+    place.infer = answers_all_but(7)
     code, out, err = bench_raw(*place.at, "--concurrency-range", "4:8:4", "-p", 100, "-r", 3, "-l", int(patience(9000)),
                                "--fail-if", "errors>0", "--fail-if", f"max>{int(patience(9))}s", "--fail-if", "p50>90s",
                                "--json")
@@ -289,12 +289,7 @@ def test_an_interruption_before_the_first_answer():
 
 def test_a_request_that_is_lost(place):
     """The load ends long before the ten minutes that a first answer may take."""
-    def infer(handler, number):
-        if number == 5:
-            handler.wait_forever()
-        else:
-            handler.answer(ANSWER)
-    place.infer = infer
+    place.infer = answers_all_but(5)
     [load] = measure(place, "--concurrency-range", 1, "--request-count", 20)["loads"]
     assert (load["requests"], load["failed"], load["unanswered"]) == (5, 0, 1)
 
