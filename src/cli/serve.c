@@ -80,6 +80,7 @@ struct serve {
         struct drain                drain;
         struct supervisor           supervisor;
         bool                        has_port_file;
+        int port_fd; /* the file, open and locked; owned when has_port_file */
 };
 
 /* Passes log lines of this link unit to the core's log. */
@@ -474,7 +475,7 @@ static struct error *write_ports(struct serve *s) {
 
         if (s->options.port_file == NULL)
                 return NULL;
-        TRY(port_file_write(s->options.port_file, ports, ARRAY_LEN(ports)));
+        TRY(port_file_write(s->options.port_file, ports, ARRAY_LEN(ports), &s->port_fd));
         s->has_port_file = true;
         return NULL;
 }
@@ -512,7 +513,7 @@ static struct error *serve_start(struct serve *s) {
         if (has_dashboard(s))
                 TRY(core_error_take(NESO_LogKeepRecent(true))); /* from the first load on */
         if (s->options.port_file != NULL) /* a server that was killed has left it, with its ports */
-                port_file_remove(s->options.port_file);
+                port_file_remove_left(s->options.port_file);
         TRY(start_core(s));
         s->drain.core = s->core;
         s->drain.delay_ns = (uint64_t)s->options.drain_delay_s * NS_PER_S;
@@ -595,7 +596,7 @@ static void end_grpc(struct serve_grpc *g, uint64_t deadline_ns) {
 
 static void serve_free_all(struct serve *s) {
         if (s->has_port_file)
-                port_file_remove(s->options.port_file);
+                port_file_remove(s->options.port_file, s->port_fd);
         endpoint_policy_done(&s->policy);
         api_keys_free(s->keys);
         serve_grpc_done(&s->grpc);

@@ -17,6 +17,7 @@ import requests
 
 from conftest import BUILD, FIFO, Server, is_sanitized, patience, require_build, write_repository
 from gate import Gate, gated
+from models import wait_until
 from scrape import metric, wait_for_pending
 from wire import Wire, exchange, request
 
@@ -1004,6 +1005,33 @@ def test_port_file_of_a_server_that_was_killed(tmp_path):
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(20) == 0
     running.stop()
+    assert not ports.exists()
+
+
+def test_port_file_of_two_servers(tmp_path):
+    """A server that starts with the file of another one leaves it there until it is ready, and the first one then leaves
+    the file to the second."""
+    ports = tmp_path / "ports"
+    write_repository(tmp_path / "models", {"slow": {
+        "config.pbtxt": TESTING + parameter("load_gate_fifo", "gate"), "gate": FIFO}})
+    (tmp_path / "none").mkdir()
+    first = Server(tmp_path / "none", (f"--port-file={ports}",))
+    wait_until(ports.exists)
+    of_first = ports.read_text()
+    second = Server(tmp_path / "models", (f"--port-file={ports}",), waits_for=())
+    try:
+        second.wait_for_line("loading: slow:1")
+        assert ports.read_text() == of_first
+        with open(tmp_path / "models" / "slow" / "gate", "wb", buffering=0) as gate:
+            gate.write(b"g")
+            second.wait_for_line("Started HTTPService")
+            wait_until(lambda: ports.read_text() != of_first)
+            of_second = ports.read_text()
+        assert first.stop() == 0
+        assert ports.read_text() == of_second
+    finally:
+        first.stop()
+        second.stop()
     assert not ports.exists()
 
 
