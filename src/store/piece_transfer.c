@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+/* Answers with a part of the range each that the transfer of a piece may take. */
+#define MAX_ANSWERS 256U
+
 static void begin_again(struct piece_transfer *t) {
         atomic_fetch_sub(t->done_bytes, t->at - t->begin);
         t->at = t->begin;
@@ -54,13 +57,17 @@ static bool has_other_etag(const struct piece_transfer *t) {
                !str_equal(found, listed);
 }
 
-/* "bytes 0-8388607/9000000", with a star for a size that is not known. */
-static bool is_wanted_range(const struct piece_transfer *t) {
+/* "bytes 0-8388607/9000000", with a star for a size that is not known. The range may end early. */
+static bool read_range(struct piece_transfer *t) {
         unsigned long long first, last, size;
         int n = sscanf(store_answer_header(&t->answer, "content-range"), "bytes %llu-%llu/%llu",
                        &first, &last, &size);
 
-        return n >= 2 && first == t->at && last == t->end - 1 && (n == 2 || size == t->entry->size);
+        if (n < 2 || first != t->at || last < first || last >= t->end ||
+            (n == 3 && size != t->entry->size))
+                return false;
+        t->answer_end = last + 1;
+        return true;
 }
 
 /* The store serves no ranges. */
@@ -79,7 +86,7 @@ static struct error *check_head(struct piece_transfer *t) {
                 t->has_changed = true;
                 return NULL;
         }
-        if (is_part && (!t->has_range || !is_wanted_range(t)))
+        if (is_part && (!t->has_range || !read_range(t)))
                 return error_new(ERR_UNAVAILABLE, "%s: the answer has another range, '%.64s'",
                                  t->what, store_answer_header(&t->answer, "content-range"));
         if (!is_part && t->has_range && !t->is_first)
@@ -88,6 +95,8 @@ static struct error *check_head(struct piece_transfer *t) {
                                  t->what);
         if (!is_part && t->has_range)
                 become_whole(t);
+        if (!is_part)
+                t->answer_end = t->end;
         if (t->on_head != NULL)
                 t->on_head(t);
         return NULL;
@@ -96,6 +105,9 @@ static struct error *check_head(struct piece_transfer *t) {
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 static struct error *write_bytes(struct piece_transfer *t, struct str bytes) {
+        if (bytes.len > t->answer_end - t->at && t->answer_end < t->end)
+                return error_new(ERR_UNAVAILABLE, "%s: the answer is longer than its range '%.64s'",
+                                 t->what, store_answer_header(&t->answer, "content-range"));
         if (bytes.len > t->end - t->at)
                 return error_new(ERR_UNAVAILABLE, "%s: the object is longer than its %llu bytes",
                                  t->what, (unsigned long long)t->entry->size);
@@ -155,17 +167,16 @@ static struct error *judge(struct piece_transfer *t, struct error *err) {
                                  "%s: the object was changed or removed after it was listed",
                                  t->what);
         }
-        if (err == NULL && t->at != t->end)
+        if (err == NULL && t->at != t->answer_end)
                 return error_new(ERR_UNAVAILABLE, "%s: the object ends at %llu of its %llu bytes",
                                  t->what, (unsigned long long)t->at,
                                  (unsigned long long)t->entry->size);
         return err;
 }
 
-struct error *piece_transfer_run(struct piece_transfer *t) {
+static struct error *fetch_once(struct piece_transfer *t) {
         struct error *err;
 
-        t->at = t->farthest = t->begin;
         t->call = (struct store_call){ .what = t->what,
                                        .prepare = prepare,
                                        .userp = t,
@@ -174,4 +185,17 @@ struct error *piece_transfer_run(struct piece_transfer *t) {
         err = judge(t, store_call(t->store, &t->call, &t->answer));
         store_answer_done(&t->answer);
         return err;
+}
+
+/* Each answer has a byte or more. A store that gives few each time would have a request for each of them. */
+struct error *piece_transfer_run(struct piece_transfer *t) {
+        t->at = t->farthest = t->begin;
+        for (unsigned n = 0; n < MAX_ANSWERS; n++) {
+                TRY(fetch_once(t));
+                if (t->at == t->end)
+                        return NULL;
+        }
+        return error_new(ERR_UNAVAILABLE,
+                         "%s: %u answers had parts of the range, up to %llu of %llu", t->what,
+                         MAX_ANSWERS, (unsigned long long)t->at, (unsigned long long)t->end);
 }

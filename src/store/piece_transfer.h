@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The transfer of one piece of an object into a file.
  *
+ * A store may answer with a part of the range only (RFC 9110, 15.3.7): a further request fetches the rest.
+ *
  * After a break a request for a range continues at the next missing byte. When the store answers with the
  * whole object, the transfer becomes one of the whole object, which starts again from the first byte after a
  * break. Only the first transfer of an object may become that. Bytes that an earlier try has received are no
@@ -43,6 +45,7 @@ struct piece_transfer {
         bool                has_changed; /* the object is not that of the listing */
 
         struct store_call call;
+        uint64_t          answer_end; /* of the range that the running answer has */
         bool              is_checked; /* the head of the answer */
         struct error     *fault;      /* owned */
 };

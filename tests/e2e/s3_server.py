@@ -117,6 +117,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         match = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if match and self.server.store.has_ranges:
             begin, end = int(match[1]), min(int(match[2]) + 1, len(data))
+            end = min(end, begin + self.server.store.max_range)
             if begin >= len(data):
                 return self.refuse(request, 416, "InvalidRange")
             headers["Content-Range"] = f"bytes {begin}-{end - 1}/{len(data)}"
@@ -212,6 +213,7 @@ class ObjectServer:
         self.keys = keys or {}
         self.page_size = page_size
         self.has_ranges = True
+        self.max_range = 1 << 40  # bytes of an answer with a range, which may be fewer than were asked for
         self.buckets = {}
         self.faults = []
         self.requests = []

@@ -144,6 +144,24 @@ def test_a_server_without_ranges(store, place):
         assert store.gets("weights") == 1
 
 
+def test_a_server_that_answers_a_part_of_the_range(store, place):
+    """The rest is asked for: a transfer that is refused would fail again with the same server."""
+    store.max_range = 3 * MIB
+    put(store, n=20 * MIB)
+    with opens(store):
+        assert copies(place)[0].read_bytes() == content(20 * MIB)[:20 * MIB]
+        assert store.gets("weights") == 3 + 3 + 2
+
+
+def test_a_server_that_answers_next_to_nothing_of_the_range(store, place):
+    store.max_range = 1000
+    put(store, n=20 * MIB)
+    with opens(store, *EXPLICIT) as server:
+        load(server, "m", expected=500)
+        assert "256 answers had parts of the range, up to " in server.text()
+        assert store.gets("weights") <= 3 * 256
+
+
 def test_a_local_repository_loads_no_library(tmp_path):
     with opens_local(tmp_path) as server:
         maps = pathlib.Path(f"/proc/{server.process.pid}/maps").read_text()
