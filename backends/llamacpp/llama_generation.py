@@ -285,11 +285,17 @@ class TextAnswers:
         return {"id": job.call_ids[index], "type": "function",
                 "function": {"name": name, "arguments": arguments}}
 
+    @staticmethod
+    def _arguments(text):
+        """As the model wrote them: json.dumps() would make Infinity, which is no JSON, of 1e999. A name of a function
+        may have the key in it only as its end."""
+        return text[text.index(":", text.index('"arguments"')) + 1:text.rindex("}")].strip()
+
     def _parsed_calls(self, job, index, text):
         if self._names_call(job):
             return [self._call(job, index, text)]
         try:
-            call = json.loads(text)
-        except ValueError:  # cut by the limit of tokens
+            call = json.loads(text, parse_int=str)  # int() refuses numbers of thousands of digits
+        except (ValueError, RecursionError):  # cut by the limit of tokens, or too deep for the module
             return []
-        return [self._call(job, index, json.dumps(call["arguments"], ensure_ascii=False), call["name"])]
+        return [self._call(job, index, self._arguments(text), call["name"])]

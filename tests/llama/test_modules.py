@@ -2,6 +2,7 @@
 """Parts of the llamacpp backend without the library: texts as they grow, and grammars."""
 import json
 import sys
+import types
 
 import pytest
 
@@ -163,3 +164,39 @@ def test_calls_of_several_functions_share_no_rules():
     text = grammar_of_calls({"a": {"properties": {"x": {"type": "null"}}}, "b": {"type": "object"}})
     names = [line.split(" ::= ")[0] for line in text.splitlines()]
     assert len(names) == len(set(names)) and any(name.startswith("f0-r") for name in names)
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """TextAnswers, with what its module needs of the server's module when it is imported."""
+    utils = types.ModuleType("triton_python_backend_utils")
+    utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
+    utils.TritonError = types.SimpleNamespace(INVALID_ARG=3)
+    monkeypatch.setitem(sys.modules, utils.__name__, utils)
+    monkeypatch.syspath_prepend(str(ROOT / "backends" / "chat_template"))
+    names = ("llama_generation", "llama_loop", "llama_slots")
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    from llama_generation import TextAnswers
+    yield TextAnswers(None, None)
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("arguments", [
+    '{"a": 1e999}', '{"a":[-1e999]}', '{"a": 1' + "0" * 5000 + "}", '{ "arguments": "}", "b": "\\u00e4\\"" }', "{}", "[]"],
+    ids=["infinite", "in a list", "long", "texts", "empty", "a list"])
+@pytest.mark.parametrize("name", ["f", 'f"arguments', '"arguments": ', "a: }"])
+def test_arguments_are_as_the_model_wrote_them(answers, name, arguments):
+    """Also numbers that Python cannot hold, for which its module writes what is no JSON."""
+    job = types.SimpleNamespace(request=types.SimpleNamespace(functions={name: {}, "other": {}}), call_ids=["id"])
+    for form in ('{"name":%s,"arguments":%s}', '{ "name" : %s , \n "arguments" :\n %s\n }'):
+        text = form % (json.dumps(name), arguments)
+        (call,) = answers._parsed_calls(job, 0, text)
+        assert call["function"] == {"name": name, "arguments": arguments}
+        assert answers._parsed_calls(job, 0, text[:-1]) == []
+
+
+def test_a_call_that_is_too_deep_does_not_end_the_loop(answers):
+    job = types.SimpleNamespace(request=types.SimpleNamespace(functions={"f": {}, "other": {}}), call_ids=["id"])
+    assert answers._parsed_calls(job, 0, '{"name":"f","arguments":%s1%s}' % ("[" * 100000, "]" * 100000)) == []
