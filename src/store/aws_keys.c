@@ -107,7 +107,7 @@ static struct error *ask_sts(const struct aws_setup *s, const struct strbuf *for
         struct error      *err = NULL;
 
         TRY(strbuf_check(form, "a request for keys"));
-        token_request_init(&r, "POST", url, TOKEN_SERVER_TIMEOUT_MS);
+        token_request_init(&r, "POST", url, TOKEN_SERVER_TIMEOUT_MS, s->is_cancelled);
         token_request_set_form(&r, form);
         if (signer != NULL)
                 err = sign_aws(signer, &r);
@@ -168,7 +168,7 @@ static struct error *get_of_container(const struct aws_setup *s, struct store_ke
                 return error_new_text(ERR_INVALID_ARG,
                                       "the authorization token of the container has a control "
                                       "character in it, such as the end of a line");
-        token_request_init(&r, "GET", s->container_url, TOKEN_METADATA_TIMEOUT_MS);
+        token_request_init(&r, "GET", s->container_url, TOKEN_METADATA_TIMEOUT_MS, s->is_cancelled);
         if (token != NULL)
                 store_request_add(&r, "authorization", token);
         TRY(token_server_ask(&r, &a, NULL));
@@ -177,11 +177,12 @@ static struct error *get_of_container(const struct aws_setup *s, struct store_ke
 
 /* ---- the metadata service of an instance, version 2 ---------------------------------------- */
 
-static struct error *ask_instance(const char *method, const char *url, const char *header,
-                                  const char *value, struct store_answer *ret, int *ret_status) {
+static struct error *ask_instance(const struct aws_setup *s, const char *method, const char *url,
+                                  const char *header, const char *value, struct store_answer *ret,
+                                  int *ret_status) {
         AUTO_STORE_REQUEST r = { 0 };
 
-        token_request_init(&r, method, url, TOKEN_METADATA_TIMEOUT_MS);
+        token_request_init(&r, method, url, TOKEN_METADATA_TIMEOUT_MS, s->is_cancelled);
         store_request_add(&r, header, value);
         return token_server_ask(&r, ret, ret_status);
 }
@@ -200,10 +201,11 @@ static char *first_line(struct str text) {
         return line.len > 0 ? mem_strndup(line.ptr, line.len) : NULL;
 }
 
-static struct error *get_role(const char *url, const char *token, char **ret, int *ret_status) {
+static struct error *get_role(const struct aws_setup *s, const char *url, const char *token,
+                              char **ret, int *ret_status) {
         AUTO_STORE_ANSWER a = { 0 };
 
-        TRY(ask_instance("GET", url, "x-aws-ec2-metadata-token", token, &a, ret_status));
+        TRY(ask_instance(s, "GET", url, "x-aws-ec2-metadata-token", token, &a, ret_status));
         *ret = first_line(strbuf_str(&a.body));
         if (*ret != NULL && strlen(*ret) <= MAX_ROLE_BYTES)
                 return NULL;
@@ -212,39 +214,41 @@ static struct error *get_role(const char *url, const char *token, char **ret, in
         return error_new(ERR_INVALID_ARG, "%s: the instance has no role", url);
 }
 
-static struct error *get_with_token(const char *base, const char *token, struct store_keys **ret,
-                                    int *ret_status) {
-        AUTO_CHARS        list = mem_printf("%s/latest/meta-data/iam/security-credentials/", base);
+static struct error *get_with_token(const struct aws_setup *s, const char *token,
+                                    struct store_keys **ret, int *ret_status) {
+        AUTO_CHARS list =
+                mem_printf("%s/latest/meta-data/iam/security-credentials/", s->instance_url);
         AUTO_CHARS        role = NULL;
         AUTO_STRBUF       url = { 0 };
         AUTO_STORE_ANSWER a = { 0 };
         int               status; /* beyond the name of the role, each failure counts */
 
-        TRY(get_role(list, token, &role, ret_status));
+        TRY(get_role(s, list, token, &role, ret_status));
         strbuf_puts(&url, list);
         url_encode(str_of(role), false, &url);
-        TRY(ask_instance("GET", strbuf_cstr(&url), "x-aws-ec2-metadata-token", token, &a, &status));
+        TRY(ask_instance(s, "GET", strbuf_cstr(&url), "x-aws-ec2-metadata-token", token, &a,
+                         &status));
         return read_json(strbuf_str(&a.body), strbuf_cstr(&url), ret);
 }
 
-static struct error *ask_all(const char *base, struct store_keys **ret, int *ret_status) {
-        AUTO_CHARS        url = mem_printf("%s/latest/api/token", base);
+static struct error *ask_all(const struct aws_setup *s, struct store_keys **ret, int *ret_status) {
+        AUTO_CHARS        url = mem_printf("%s/latest/api/token", s->instance_url);
         AUTO_SECRET       token = NULL;
         AUTO_STORE_ANSWER a = { 0 };
 
-        TRY(ask_instance("PUT", url, "x-aws-ec2-metadata-token-ttl-seconds", "300", &a,
+        TRY(ask_instance(s, "PUT", url, "x-aws-ec2-metadata-token-ttl-seconds", "300", &a,
                          ret_status));
         token = first_line(strbuf_str(&a.body));
         if (token == NULL) {
                 *ret_status = 404; /* some other server has this address */
                 return error_new(ERR_INVALID_ARG, "%s: the answer is not a token", url);
         }
-        return get_with_token(base, token, ret, ret_status);
+        return get_with_token(s, token, ret, ret_status);
 }
 
 static struct error *get_of_instance(const struct aws_setup *s, struct store_keys **ret) {
         int           status = 500;
-        struct error *err = ask_all(s->instance_url, ret, &status);
+        struct error *err = ask_all(s, ret, &status);
 
         return token_end_sources(err, status, s->is_required, ret);
 }

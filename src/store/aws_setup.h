@@ -21,6 +21,7 @@
 #include "store/credential_file.h"
 #include "store/store_environment.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 enum aws_source {
@@ -35,6 +36,7 @@ struct aws_setup {
         enum aws_source source;
         bool            is_role; /* the keys of the source take the role `role_arn` */
         bool is_required; /* AWS_INSTANCE: the user names it, so a missing answer is an error */
+        const atomic_bool *is_cancelled; /* borrowed: ends requests for keys; NULL: nothing does */
         /* All owned; NULL: not given. */
         char *key_id; /* AWS_STATIC */
         char *secret;

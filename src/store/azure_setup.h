@@ -23,6 +23,7 @@
 #include "store/store_environment.h"
 #include "store/store_url.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 enum azure_source {
@@ -36,6 +37,8 @@ enum azure_source {
 struct azure_setup {
         enum azure_source source;
         bool is_required; /* AZURE_MANAGED: the user names it, so a missing answer is an error */
+        const atomic_bool
+                *is_cancelled; /* borrowed: ends requests for tokens; NULL: nothing does */
         /* All owned; NULL: not given. */
         char *account;         /* never NULL */
         char *secret;          /* the key in base64, or the parameters without '?' */

@@ -38,7 +38,7 @@ static struct error *get_by_workload(const struct azure_setup *s, uint64_t now_n
                           "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
         url_put_parameter(&form, "client_assertion", token);
         TRY(strbuf_check(&form, "a request for a token"));
-        token_request_init(&r, "POST", s->token_url, TOKEN_SERVER_TIMEOUT_MS);
+        token_request_init(&r, "POST", s->token_url, TOKEN_SERVER_TIMEOUT_MS, s->is_cancelled);
         token_request_set_form(&r, &form);
         return ask_oauth(&r, place, now_ns, ret, NULL);
 }
@@ -49,7 +49,7 @@ static struct error *ask_identity(const struct azure_setup *s, uint64_t now_ns,
         bool               is_service = s->identity_header != NULL;
         AUTO_STORE_REQUEST r = { 0 };
 
-        token_request_init(&r, "GET", s->identity_url, TOKEN_METADATA_TIMEOUT_MS);
+        token_request_init(&r, "GET", s->identity_url, TOKEN_METADATA_TIMEOUT_MS, s->is_cancelled);
         token_request_put_query(&r, "api-version", is_service ? SERVICE_VERSION : MACHINE_VERSION);
         token_request_put_query(&r, "resource", RESOURCE);
         if (s->client_id != NULL)

@@ -17,6 +17,7 @@
 #include "store/credential_file.h"
 #include "store/store_environment.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 enum gcs_source {
@@ -30,6 +31,8 @@ enum gcs_source {
 struct gcs_setup {
         enum gcs_source source;
         bool is_required; /* GCS_METADATA: the user names it, so a missing answer is an error */
+        const atomic_bool
+                *is_cancelled; /* borrowed: ends requests for tokens; NULL: nothing does */
         /* All owned; NULL: not given. */
         char *path;         /* of the account's file: for messages */
         char *token_url;    /* the server that issues tokens */

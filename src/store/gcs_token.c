@@ -92,7 +92,7 @@ static struct error *ask_token_server(const struct gcs_setup *s, const struct st
         AUTO_STORE_REQUEST r = { 0 };
 
         TRY(strbuf_check(form, "a request for a token"));
-        token_request_init(&r, "POST", s->token_url, TOKEN_SERVER_TIMEOUT_MS);
+        token_request_init(&r, "POST", s->token_url, TOKEN_SERVER_TIMEOUT_MS, s->is_cancelled);
         token_request_set_form(&r, form);
         if (authorization != NULL)
                 store_request_add(&r, "authorization", authorization);
@@ -196,7 +196,8 @@ static struct error *impersonate(const struct gcs_setup *s, const struct store_k
         AUTO_STORE_REQUEST r = { 0 };
         AUTO_STORE_ANSWER  a = { 0 };
 
-        token_request_init(&r, "POST", s->impersonation_url, TOKEN_SERVER_TIMEOUT_MS);
+        token_request_init(&r, "POST", s->impersonation_url, TOKEN_SERVER_TIMEOUT_MS,
+                           s->is_cancelled);
         store_request_add(&r, "authorization", bearer);
         store_request_add(&r, "content-type", "application/json");
         r.body = STR_LIT("{\"scope\":[\"" SCOPE "\"],\"lifetime\":\"3600s\"}");
@@ -250,7 +251,7 @@ static struct error *ask_metadata(const struct gcs_setup *s, uint64_t now_ns,
         AUTO_STORE_REQUEST r = { 0 };
         AUTO_STORE_ANSWER  a = { 0 };
 
-        token_request_init(&r, "GET", url, TOKEN_METADATA_TIMEOUT_MS);
+        token_request_init(&r, "GET", url, TOKEN_METADATA_TIMEOUT_MS, s->is_cancelled);
         store_request_add(&r, "metadata-flavor", "Google");
         TRY(token_server_ask(&r, &a, ret_status));
         if (strcmp(store_answer_header(&a, "metadata-flavor"), "Google") == 0)

@@ -40,6 +40,7 @@ static struct error *open_parts(struct store *s) {
 
         TRY(store_request_prepare());
         TRY(store_credentials_open(&s->url, &s->credentials));
+        store_credentials_set_end(s->credentials, &s->hub->is_stopping);
         if (*kept != '\0') /* makes the directory, in which the folder may lie */
                 TRY(open_cache(s, kept, true));
         TRY(store_folder_open(parent, &s->folder));

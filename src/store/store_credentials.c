@@ -28,7 +28,8 @@ struct store_credentials {
         char                    *origin; /* owned */
         char                    *region; /* owned; "" but for S3 */
         uint64_t (*now)(void);           /* the wall clock */
-        atomic_uint n_renewals;          /* that gave other keys */
+        const atomic_bool *is_cancelled; /* borrowed; NULL: nothing ends requests for keys */
+        atomic_uint        n_renewals;   /* that gave other keys */
 
         struct mutex       lock; /* rank LOCK_LEAF; guards everything below */
         struct cond        renewed;
@@ -132,6 +133,7 @@ static struct error *fetch(const struct store_credentials *c, uint64_t now_ns,
         struct error *err;
 
         TRY(setup_read(c, &s));
+        s.aws.is_cancelled = s.gcs.is_cancelled = s.azure.is_cancelled = c->is_cancelled;
         err = setup_get_keys(&s, now_ns, ret);
         setup_done(&s);
         return err;
@@ -229,6 +231,10 @@ void store_credentials_free(struct store_credentials *c) {
 
 const char *store_credentials_origin(const struct store_credentials *c) {
         return c->origin;
+}
+
+void store_credentials_set_end(struct store_credentials *c, const atomic_bool *is_cancelled) {
+        c->is_cancelled = is_cancelled;
 }
 
 void store_credentials_set_clock(struct store_credentials *c, uint64_t (*now)(void)) {

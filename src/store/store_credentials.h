@@ -14,6 +14,8 @@
 #include "store/store_request.h"
 #include "store/store_url.h"
 
+#include <stdatomic.h>
+
 struct store_credentials;
 
 /* Reads the file of TRITON_CLOUD_CREDENTIAL_PATH, the environment and the profile files, as far as they
@@ -21,6 +23,8 @@ struct store_credentials;
 struct error *store_credentials_open(const struct store_url *url, struct store_credentials **ret)
         NODISCARD;
 void store_credentials_free(struct store_credentials *c);
+/* Requests for keys end with CANCELLED once it is true; borrowed. To be called before the first request. */
+void store_credentials_set_end(struct store_credentials *c, const atomic_bool *is_cancelled);
 
 /* The service's own "https://host" for an address without a host (the region of S3 is known here), or the
  * host of the address with its scheme; without a slash at its end. The bucket follows as the first part of

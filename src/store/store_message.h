@@ -34,8 +34,8 @@ struct store_request {
         /* Gets the body of a 2xx answer in pieces; the status and the headers are in the answer by then. False
          * ends the exchange, which is then an error, CANCELLED. NULL: the answer keeps the body. */
         bool (*take)(void *userp, struct str bytes);
-        void        *userp;
-        atomic_bool *is_cancelled; /* borrowed; NULL: none */
+        void              *userp;
+        const atomic_bool *is_cancelled; /* borrowed; NULL: none */
 };
 
 struct store_answer {

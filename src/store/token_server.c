@@ -20,12 +20,13 @@
 /* ---- requests ------------------------------------------------------------------------------ */
 
 void token_request_init(struct store_request *r, const char *method, const char *url,
-                        uint64_t timeout_ms) {
+                        uint64_t timeout_ms, const atomic_bool *is_cancelled) {
         *r = (struct store_request){
                 .method = method,
                 .timeout_ms = timeout_ms,
                 .max_ms = 2 * timeout_ms,
                 .max_answer_bytes = MAX_ANSWER_BYTES,
+                .is_cancelled = is_cancelled,
                 .url.max = MAX_URL_BYTES,
         };
         strbuf_puts(&r->url, url);
@@ -130,7 +131,7 @@ struct error *token_end_sources(struct error *err, int status, bool is_required,
                                 struct store_keys **ret) {
         bool is_absent = status == 0 || (status >= 400 && status < 500 && status != 429);
 
-        if (err == NULL || is_required || !is_absent)
+        if (err == NULL || is_required || !is_absent || err->code == ERR_CANCELLED)
                 return err;
         error_free(err);
         *ret = store_keys_anonymous();

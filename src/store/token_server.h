@@ -14,6 +14,7 @@
 #include "store/store_keys.h"
 #include "store/store_request.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 /* A service on the machine itself or its host answers at once, or is not there. */
@@ -21,9 +22,10 @@
 #define TOKEN_SERVER_TIMEOUT_MS 10000
 
 /* The URL has no query yet; `body` is borrowed, and that of a form. The whole exchange takes at most twice
- * the timeout, since all requests to the store wait for it and no stop ends it. */
+ * the timeout, since all requests to the store wait for it. It ends with CANCELLED once *is_cancelled, which is
+ * borrowed and may be NULL. */
 void token_request_init(struct store_request *r, const char *method, const char *url,
-                        uint64_t timeout_ms);
+                        uint64_t timeout_ms, const atomic_bool *is_cancelled);
 
 /* Makes `form` the request's body. */
 void token_request_set_form(struct store_request *r, const struct strbuf *form);
@@ -36,7 +38,8 @@ struct error *token_server_ask(struct store_request *r, struct store_answer *ret
         NODISCARD;
 
 /* For the last one of a list of sources, which gave `err` and `status`, or NULL and *ret: when it is not there,
- * is turned off or has no keys, and need not have them, the requests are anonymous. Takes `err`. */
+ * is turned off or has no keys, and need not have them, the requests are anonymous, unless the request was
+ * cancelled. Takes `err`. */
 struct error *token_end_sources(struct error *err, int status, bool is_required,
                                 struct store_keys **ret) NODISCARD;
 

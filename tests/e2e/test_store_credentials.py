@@ -13,7 +13,7 @@ import pytest
 
 import s3_server
 import token_server
-from conftest import BUILD, Server, require_build
+from conftest import BUILD, Server, patience, require_build
 from models import load, model_text
 
 TAKES_SECONDS = 25
@@ -213,6 +213,48 @@ def test_an_answer_with_keys_that_never_ends(lab, s3):
         ended.set()
         thread.join(10)
     assert found["code"] == "Unavailable" and found["error"].startswith(f"{url}: "), found
+
+
+def test_a_stop_ends_a_request_for_keys(tmp_path, monkeypatch):
+    """STS gives keys that expire at once, and then no answer; its time is 10 s."""
+    require_build(("testing",))
+    (tmp_path / "token").write_text("subject.to.ken", encoding="utf-8")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    tokens, asked, may_end = token_server.TokenServer(), threading.Event(), threading.Event()
+    tokens.given, tokens.aws_keys, tokens.life_s = "ASIAGIVEN", {"ASIAGIVEN": (SECRET, TOKEN)}, 0
+    for name, value in (("AWS_WEB_IDENTITY_TOKEN_FILE", tmp_path / "token"), ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r"),
+                        ("AWS_ENDPOINT_URL_STS", tokens.url), ("AWS_REGION", "eu-west-1"), ("HOME", tmp_path),
+                        ("TRITON_AWS_MOUNT_DIRECTORY", tmp_path)):
+        monkeypatch.setenv(name, str(value))
+    with s3_server.ObjectServer() as store:
+        store.put_model("models", "m", {"config.pbtxt": model_text()})
+        server = Server(f"s3://{store.origin}/models", ["--model-control-mode=explicit"])
+        serve = tokens.serve
+
+        def hold(question):
+            asked.set()
+            may_end.wait(patience(60))
+            return serve(question)
+
+        tokens.serve = hold
+        loading = threading.Thread(target=load_until_stop, args=(server,), daemon=True)
+        try:
+            loading.start()
+            assert asked.wait(patience(20)), server.text()
+            begin = time.monotonic()
+        finally:
+            code = server.stop()
+            end = time.monotonic()
+            may_end.set()
+        assert code == 0 and end - begin < 8, server.text()
+        loading.join(20)
+    tokens.close()
+
+
+def load_until_stop(server):
+    with contextlib.suppress(OSError):
+        load(server, "m", None)
 
 
 def test_a_token_of_a_session_that_has_expired(tmp_path, monkeypatch):

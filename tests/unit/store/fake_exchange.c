@@ -50,6 +50,17 @@ static struct error *no_connection(const struct store_request *r) {
         return error_new(ERR_UNAVAILABLE, "%.*s: no connection", STR_ARG(url));
 }
 
+static bool is_cancelled(const struct store_request *r) {
+        return r->is_cancelled != NULL && atomic_load(r->is_cancelled);
+}
+
+static struct error *cancelled(const struct store_request *r) {
+        struct str url;
+
+        str_split(strbuf_str(&r->url), '?', &url);
+        return error_new(ERR_CANCELLED, "%.*s: the request was cancelled", STR_ARG(url));
+}
+
 static void fill(const struct step *step, struct store_answer *ret) {
         *ret = (struct store_answer){ .status = step->status };
         strbuf_init(&ret->body, 1 << 20);
@@ -77,7 +88,9 @@ struct error *store_exchange(struct store_request *r, struct store_answer *ret) 
         while (fake.is_holding)
                 pthread_cond_wait(&fake.changed, &fake.lock);
         fake.is_held = false;
-        if (!is_next(sent) || fake.steps[fake.at].status == 0) {
+        if (is_cancelled(r)) {
+                err = cancelled(r);
+        } else if (!is_next(sent) || fake.steps[fake.at].status == 0) {
                 if (is_next(sent))
                         fake.at++;
                 err = no_connection(r);

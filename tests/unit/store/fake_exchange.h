@@ -6,7 +6,8 @@
  *     fake_request()->body     what was sent last, with its headers in `text`
  *     fake_end();              fails when an expected request did not come
  *
- * A request that is not the next of the script gets the failure of a connection. Status 0 is that, too.
+ * A request that is not the next of the script gets the failure of a connection. Status 0 is that, too. One that
+ * is cancelled gets CANCELLED, whatever the script has.
  * Threads.  Any; the script is under one lock.
  */
 #pragma once

@@ -159,6 +159,33 @@ static void test_lines_in_tokens(void **state) {
         store_credentials_free(c);
 }
 
+/* Requests to all kinds of servers of tokens end. A server that was not asked is not one without keys. */
+static void test_a_stop(void **state) {
+        static const atomic_bool yes = true;
+        const struct {
+                struct store_url url;
+                const char      *asked;
+        } rows[] = {
+                { fixture_url(STORE_S3, "", "b", "s3://b/m"),
+                  "http://169.254.169.254/latest/api/token" },
+                { fixture_url(STORE_GS, "", "b", "gs://b/m"),
+                  "http://169.254.169.254/computeMetadata/v1/instance/service-accounts/default/"
+                  "token" },
+                { fixture_url(STORE_AS, "acct", "c", "as://acct/c"),
+                  "http://169.254.169.254/metadata/identity/oauth2/token" },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                AUTO_CHARS text = mem_printf("%s: the request was cancelled", rows[i].asked);
+                struct store_credentials *c = fixture_open(&rows[i].url);
+
+                store_credentials_set_end(c, &yes);
+                fixture_sign_fails(c, ERR_CANCELLED, text);
+                store_credentials_free(c);
+        }
+}
+
 /* ---- several threads ----------------------------------------------------------------------- */
 
 #define N_THREADS 4
@@ -290,7 +317,7 @@ SUITE(store_credentials) {
                 TEST(test_five_minutes), TEST(test_short_life),      TEST(test_failed_renewal),
                 TEST(test_refusals),     TEST(test_changed_file),    TEST(test_lines_in_tokens),
                 TEST(test_one_renewal),  TEST(test_valid_meanwhile), TEST(test_other_hosts),
-                TEST(test_web),
+                TEST(test_web),          TEST(test_a_stop),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
