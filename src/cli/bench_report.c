@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/bench_report.h"
 
+#include "base/mem.h"
 #include "cli/text_table.h"
 #include "load/report_csv.h"
 #include "load/report_json.h"
@@ -201,8 +202,12 @@ static void put_phase_table(const struct load_results *results, const struct loa
                 if (r->steps == NULL)
                         continue;
                 put_phases(r->value, m->name, &r->stats, report_network_ns(r), &t);
-                for (size_t k = 0; k < m->n_steps; k++)
-                        put_phases(r->value, m->steps[k].model, &r->steps[k], -1.0, &t);
+                for (size_t k = 0; k < m->n_steps; k++) {
+                        AUTO_CHARS name = load_model_step_name(m, k);
+
+                        if (!load_model_repeats_step(m, k))
+                                put_phases(r->value, name, &r->steps[k], -1.0, &t);
+                }
         }
         if (t.n_cells > ARRAY_LEN(phase_columns)) { /* more than the heads */
                 strbuf_puts(out, "\nServer, mean of a request (REST: network and protocols):\n");

@@ -230,3 +230,30 @@ void load_model_init_bare(const char *name, struct load_model *ret) {
 void load_model_done(struct load_model *m) {
         arena_done(&m->arena);
 }
+
+/* ---- its steps --------------------------------------------------------------------------------- */
+
+static bool is_same_version(const struct load_step *a, const struct load_step *b) {
+        if (a->version == NULL || b->version == NULL)
+                return a->version == b->version;
+        return strcmp(a->version, b->version) == 0;
+}
+
+bool load_model_repeats_step(const struct load_model *m, size_t step) {
+        for (size_t i = 0; i < step; i++)
+                if (strcmp(m->steps[i].model, m->steps[step].model) == 0 &&
+                    is_same_version(&m->steps[i], &m->steps[step]))
+                        return true;
+        return false;
+}
+
+char *load_model_step_name(const struct load_model *m, size_t step) {
+        const struct load_step *s = &m->steps[step];
+        bool                    is_ambiguous = false;
+
+        for (size_t i = 0; i < m->n_steps; i++)
+                is_ambiguous = is_ambiguous || (strcmp(m->steps[i].model, s->model) == 0 &&
+                                                !is_same_version(&m->steps[i], s));
+        return is_ambiguous && s->version != NULL ? mem_printf("%s:%s", s->model, s->version)
+                                                  : mem_strdup(s->model);
+}

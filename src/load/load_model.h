@@ -50,8 +50,12 @@ struct load_model {
 struct error *load_model_read(const char *name, const char *version, struct str metadata,
                               struct str config, struct load_model *ret) NODISCARD;
 /* A model of which nothing but the name is known. */
-void                      load_model_init_bare(const char *name, struct load_model *ret);
-void                      load_model_done(struct load_model *m);
+void load_model_init_bare(const char *name, struct load_model *ret);
+void load_model_done(struct load_model *m);
+/* True when an earlier step has the same model and version: its statistics are the same. */
+bool load_model_repeats_step(const struct load_model *m, size_t step);
+/* "model", or "model:version" when other steps have another version of it. Owned by the caller. */
+char                     *load_model_step_name(const struct load_model *m, size_t step);
 const struct load_tensor *load_model_input(const struct load_model *m, struct str name);
 const struct load_tensor *load_model_output(const struct load_model *m, struct str name);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "load/report_json.h"
 
+#include "base/mem.h"
 #include "codec/json_writer.h"
 #include "load/report_csv.h"
 
@@ -119,6 +120,18 @@ static void put_server(struct json_writer *w, const char *key, const struct serv
         json_end_object(w);
 }
 
+static void put_steps(struct json_writer *w, const struct load_result *r,
+                      const struct load_model *m) {
+        json_member_object(w, "steps_us");
+        for (size_t i = 0; r->steps != NULL && i < m->n_steps; i++) {
+                AUTO_CHARS name = load_model_step_name(m, i);
+
+                if (!load_model_repeats_step(m, i))
+                        put_server(w, name, &r->steps[i]);
+        }
+        json_end_object(w);
+}
+
 static void put_gauges(struct json_writer *w, const struct gauge_means *g) {
         json_member_object(w, "metrics");
         MAP_FOR_EACH(&g->gauges, e) {
@@ -188,10 +201,7 @@ static void put_load(struct json_writer *w, const struct load_result *r, const s
         put_errors(w, t);
         if (r->has_stats)
                 put_server(w, "server_us", &r->stats);
-        json_member_object(w, "steps_us");
-        for (size_t i = 0; r->steps != NULL && i < m->n_steps; i++)
-                put_server(w, m->steps[i].model, &r->steps[i]);
-        json_end_object(w);
+        put_steps(w, r, m);
         if (plan->v->collects_metrics)
                 put_gauges(w, &r->gauges);
         json_member_bool(w, "is_stable", r->is_stable);

@@ -118,6 +118,23 @@ def test_names_of_steps_are_no_paths(place, tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["out.csv"]
 
 
+def test_steps_with_one_model(place, monkeypatch):
+    """Each version of it has figures of its own; a step that is there twice has the same."""
+    steps = [("a", 1), ("a", -1), ("a", 2), ("b", 3), ("a", 1), ("b", 3)]
+    monkeypatch.setitem(CONFIG, "ensemble_scheduling", {"step": [
+        {"model_name": name, "model_version": version} for name, version in steps]})
+    place.infer = lambda handler, _: handler.answer(ANSWER)
+    code, out, err = bench_raw(*place.at, "--request-count", 4, "--json")
+    assert code == DONE, err
+    keys = []
+    json.loads(out, object_pairs_hook=lambda pairs: keys.append([key for key, _ in pairs]) or dict(pairs))
+    assert ["a:1", "a", "a:2", "b"] in keys
+    assert all(len(set(names)) == len(names) for names in keys)
+    _, out, _ = bench_raw(*place.at, "--request-count", 4)
+    rows = out[out.index("Server, mean of a request"):].splitlines()[2:7]
+    assert [row.split()[1] for row in rows] == ["m", "a:1", "a", "a:2", "b"], out
+
+
 def answers_all_but(*lost):
     """For `place.infer`: the requests with these numbers get no answer."""
     def infer(handler, number):
