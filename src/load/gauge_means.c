@@ -40,22 +40,40 @@ static struct str gauge_of(struct str line) {
         return str_is(str_trim(kind), "gauge") ? name : (struct str){ 0 };
 }
 
-/* "name{labels} value" or "name value"; labels may contain blanks. */
+/* Length of the "{labels}" that begin at `text`; 0 when they do not end. Values may contain blanks, braces
+ * and quotes with a backslash before them. */
+static size_t labels_length(struct str text) {
+        bool is_quoted = false;
+
+        for (size_t i = 0; i < text.len; i++) {
+                if (is_quoted && text.ptr[i] == '\\')
+                        i++;
+                else if (text.ptr[i] == '"')
+                        is_quoted = !is_quoted;
+                else if (text.ptr[i] == '}' && !is_quoted)
+                        return i + 1;
+        }
+        return 0;
+}
+
+/* "name{labels} value" or "name value", with or without a time behind it. */
 static void read_sample(struct gauge_means *g, struct str gauge, struct str line) {
-        size_t     blank = line.len;
         AUTO_CHARS number = NULL;
+        struct str text, name = gauge;
         char      *end;
         double     value;
 
-        while (blank > 0 && line.ptr[blank - 1] != ' ')
-                blank--;
-        if (blank < 2 || !str_starts(line, gauge) ||
-            (line.ptr[gauge.len] != '{' && line.ptr[gauge.len] != ' '))
+        if (!str_starts(line, gauge))
                 return;
-        number = mem_strndup(line.ptr + blank, line.len - blank);
+        if (line.len > gauge.len && line.ptr[gauge.len] == '{')
+                name.len += labels_length(str_skip(line, gauge.len));
+        if (name.len == line.len || line.ptr[name.len] != ' ')
+                return;
+        (void)str_split(str_trim(str_skip(line, name.len)), ' ', &text);
+        number = mem_strndup(text.ptr, text.len);
         value = strtod(number, &end);
         if (end != number && *end == '\0' && isfinite(value))
-                add_value(g, str_range(line.ptr, blank - 1), value);
+                add_value(g, str_range(line.ptr, name.len), value);
 }
 
 void gauge_means_add(struct gauge_means *g, struct str page) {

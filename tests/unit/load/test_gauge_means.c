@@ -28,6 +28,23 @@ static void test_pages(void **state) {
         gauge_means_done(&g);
 }
 
+/* A time may follow the value; labels may contain what ends them elsewhere. */
+static void test_times(void **state) {
+        struct gauge_means g;
+
+        (void)state;
+        gauge_means_init(&g);
+        gauge_means_add(&g, STR_LIT("# TYPE nv_a gauge\nnv_a 1 1700000000000\n"
+                                    "nv_a{x=\"} 5\"} 2 1700000000000\nnv_a{x=\"\\\"} 6\"}  4\n"
+                                    "nv_a{x=\"7\nnv_a{x=\"8\"}9\nnv_a \n"));
+        gauge_means_add(&g, STR_LIT("# TYPE nv_a gauge\nnv_a 3 1700000000001\n"));
+        assert_true(mean(&g, "nv_a") == 2.0);
+        assert_true(mean(&g, "nv_a{x=\"} 5\"}") == 2.0);
+        assert_true(mean(&g, "nv_a{x=\"\\\"} 6\"}") == 4.0);
+        assert_int_equal(map_size(&g.gauges), 3);
+        gauge_means_done(&g);
+}
+
 /* JSON has no infinity. */
 static void test_large_values(void **state) {
         struct gauge_means g;
@@ -44,6 +61,7 @@ static void test_large_values(void **state) {
 SUITE(gauge_means) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_pages),
+                cmocka_unit_test(test_times),
                 cmocka_unit_test(test_large_values),
         };
 
