@@ -277,6 +277,26 @@ result = [both(np.array([b"a", "\\u00e9", 7, None, 1.5], dtype=object)),
 """) == [[["a", "Ã©", "7", "None", "1.5"]], [["ab", "c"]], [], None]
 
 
+def test_an_element_that_its_own_text_takes_away(server):
+    """Code in C that makes a text, here that of an exception, holds no reference to its object."""
+    assert run_program(server, """
+import weakref
+
+class Text:
+    def __str__(self):
+        array[0] = None
+        return "gone" if element() is None else "there"
+
+class Element(Exception):
+    pass
+
+array = np.array([None], dtype=object)
+array[0] = Element(Text())
+element = weakref.ref(array[0])
+result = pb_utils.deserialize_bytes_tensor(pb_utils.serialize_byte_tensor(array))[0].decode()
+""") == "there"
+
+
 @pytest.mark.parametrize("raw, text", [
     ("b'\\x01'", "Invalid bytes tensor data: incomplete length field"),
     ("b'\\x09\\0\\0\\0ab'", "Invalid bytes tensor data: string extends beyond buffer")])

@@ -16,7 +16,10 @@ static PyObject *element_bytes(PyObject *element) {
         }
         if (PyUnicode_Check(element))
                 return PyUnicode_AsUTF8String(element);
+        /* Code of the model, which may take the element out of its array. */
+        Py_INCREF(element);
         text = PyObject_Str(element);
+        Py_DECREF(element);
         if (text == NULL)
                 return NULL;
         bytes = PyUnicode_AsUTF8String(text);
