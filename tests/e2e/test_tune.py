@@ -238,6 +238,40 @@ def test_requests_that_fail_in_the_final_turns(last_good):
         place.server_close()
 
 
+def test_requests_that_are_lost():
+    """The other configuration answers sooner, but each time one of its requests gets no answer at all."""
+    place = Place(("127.0.0.1", 0), FailsLater)
+    original = json.dumps({**CONFIG, "instance_group": [{"count": 1, "kind": "KIND_CPU"}]})
+    place.config, place.loads = original, []
+    place.lock, place.n_requests = threading.Lock(), 0
+    place.is_silent, place.has_ended = threading.Event(), threading.Event()
+    lost = set()
+
+    def infer(handler, _):
+        is_present = json.loads(place.config) == json.loads(original)
+        with place.lock:
+            is_lost = not is_present and len(place.loads) not in lost
+            lost.add(len(place.loads))
+        if is_lost:
+            handler.wait_forever()
+            return
+        time.sleep(0.1 if is_present else 0.005)
+        handler.answer(ANSWER)
+    place.infer = infer
+    threading.Thread(target=place.serve_forever, daemon=True).start()
+    try:
+        ended = subprocess.run([BUILD / "neso", "tune", "-u", f"127.0.0.1:{place.server_address[1]}", "m",
+                                "--latency-budget=5000", "-p", "400", "--concurrency-range=4", "--max-instances=2",
+                                "--json"], capture_output=True, timeout=SECONDS, check=False)
+        assert ended.returncode == DONE, ended
+        [tuned] = json.loads(ended.stdout)["models"]
+        assert len(tuned["tried"]) > 1 and tuned["best"]["is_present"], ended
+    finally:
+        place.has_ended.set()
+        place.shutdown()
+        place.server_close()
+
+
 class FallsSilent(FailsLater):
     def do_POST(self):
         if self.server.is_silent.is_set():
