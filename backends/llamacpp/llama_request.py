@@ -17,6 +17,7 @@ MAX_MESSAGES = 4096
 MAX_TOOLS = 128
 MAX_TOP_LOGPROBS = 20
 MAX_BIASES = 1024
+NO_SEED = -1  # as clients of llama.cpp and of vLLM send it
 
 # Members without an effect: what OpenAI keeps of a request, and what the server has done already.
 WITHOUT_EFFECT = frozenset((
@@ -154,7 +155,7 @@ def _biases(body):
 def _sampling(body):
     """The keyword arguments of llama_library.Sampler."""
     repeat = "repetition_penalty" if "repetition_penalty" in body.members else "repeat_penalty"
-    seed = body.integer("seed", -2**63, 2**63 - 1, None)
+    seed = body.integer("seed", -2**63, 2**63 - 1, NO_SEED)
     return {
         "temperature": float(body.number("temperature", 0, 2, 1.0)),
         "top_k": max(0, body.integer("top_k", -1, 2**31 - 1, 0)),
@@ -165,7 +166,7 @@ def _sampling(body):
         "frequency_penalty": float(body.number("frequency_penalty", -2, 2, 0.0)),
         "presence_penalty": float(body.number("presence_penalty", -2, 2, 0.0)),
         "logit_bias": _biases(body),
-        "seed": random.getrandbits(32) if seed is None else seed & 0xFFFFFFFF,
+        "seed": random.getrandbits(32) if seed == NO_SEED else seed & 0xFFFFFFFF,
     }
 
 

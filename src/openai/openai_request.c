@@ -27,6 +27,7 @@ enum {
 };
 #define IN_BOTH (IN_CHAT | IN_TEXT)
 #define IN_ALL (IN_BOTH | IN_EMBED)
+#define NO_SEED (-1)
 
 struct member_rule {
         const char *name;
@@ -81,7 +82,8 @@ static struct error *read_integer(struct body_reader *r, const struct member_rul
         return NULL;
 }
 
-/* Seeds have up to 63 bits, more than a double holds. One that is written as a decimal, 7.0, is a double. */
+/* Seeds have up to 63 bits, more than a double holds. One that is written as a decimal, 7.0, is a double. Clients
+ * of vLLM and llama.cpp send -1 for none. */
 static struct error *read_seed(struct body_reader *r, const struct member_rule *rule) {
         struct openai_number *to = member_place(r, rule);
         struct json_reader    before = r->json;
@@ -100,6 +102,8 @@ static struct error *read_seed(struct body_reader *r, const struct member_rule *
         else
                 return openai_fault(rule->name, "'%s' must be an integer of at most 63 bits",
                                     rule->name);
+        if (to->integer == NO_SEED)
+                *to = (struct openai_number){ .value = 0.0 };
         return NULL;
 }
 

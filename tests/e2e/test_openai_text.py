@@ -431,6 +431,16 @@ def test_a_seed_with_a_fraction(server, seed):
     assert shown(server, "trtllm", seed=seed, max_tokens=1)[0]["seed"] == [7]
 
 
+def test_negative_seeds(server):
+    """-1 is none. Others keep their bits."""
+    assert "seed" not in shown(server, "trtllm", seed=-1, max_tokens=1)[0]
+    assert shown(server, "trtllm", seed=-2, max_tokens=1)[0]["seed"] == [2**64 - 2]
+    assert shown(server, "vllm", seed=-1)[0]["sampling_parameters"] == ["{}"]
+    found = complete(server, "llmapi", "@show", n=3, seed=-3).json
+    assert [json.loads(c["text"])["values"]["sampling_param_seed"] for c in found["choices"]] == [
+        [2**64 - 3], [2**64 - 2], [2**64 - 1]]
+
+
 def test_a_seed_that_does_not_fit(server):
     """Other bits of it would be cut, and two seeds would give the same answer."""
     most = (1 << 31) - 1

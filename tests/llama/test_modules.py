@@ -50,6 +50,14 @@ def test_a_choice_of_a_tool_by_something_else_than_a_name(name):
         Request(json.dumps(body))
 
 
+def test_no_seed():
+    """Clients of llama.cpp send -1; the choices after the first one would have fixed seeds."""
+    for seed in (-1, -1.0, None):
+        found = {Request(json.dumps({"prompt": "x", "seed": seed})).sampling["seed"] for _ in range(8)}
+        assert len(found) > 1, seed
+    assert Request(json.dumps({"prompt": "x", "seed": -5})).sampling["seed"] == 2**32 - 5
+
+
 def rules(schema):
     return dict(line.split(" ::= ", 1) for line in grammar_of(schema).splitlines())
 

@@ -194,6 +194,13 @@ def test_seeds(server):
     assert sample(server) != sample(server)
 
 
+def test_no_seed(server):
+    """Also the choices after the first one, whose seed would be 0."""
+    found = [[c["text"] for c in complete(server, "chat", "Once", max_tokens=16, n=2, seed=-1).json["choices"]]
+             for _ in range(2)]
+    assert found[0][0] != found[1][0] and found[0][1] != found[1][1]
+
+
 def test_choices_of_a_seed_differ_and_come_again(server):
     found = [[c["text"] for c in complete(server, "chat", "Once", max_tokens=16, n=3, seed=9).json["choices"]]
              for _ in range(2)]

@@ -324,6 +324,23 @@ static void test_seeds(void **state) {
         }
 }
 
+static void test_no_seed(void **state) {
+        static const char *const seeds[] = { "-1", "-1.0", "null" };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
+                AUTO_CHARS body =
+                        mem_printf("{\"model\":\"m\",\"prompt\":\"a\",\"seed\":%s}", seeds[i]);
+                struct openai_request q;
+                struct arena          arena;
+
+                arena_init(&arena, NULL, 0, 0);
+                assert_null(openai_request_read(OPENAI_COMPLETIONS, str_of(body), &arena, &q));
+                assert_null(q.seed.json.ptr);
+                arena_done(&arena);
+        }
+}
+
 static void test_biases(void **state) {
         static const char     body[] = "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\": "
                                        "{\"7\":-100,\"\\u0038\":1e2,\"2147483647\":0} }";
@@ -491,6 +508,7 @@ SUITE(openai_request) {
                 cmocka_unit_test(test_lists_of_token_ids_are_kept),
                 cmocka_unit_test(test_errors),
                 cmocka_unit_test(test_seeds),
+                cmocka_unit_test(test_no_seed),
                 cmocka_unit_test(test_biases),
                 cmocka_unit_test(test_syntax_first),
                 cmocka_unit_test(test_behind_a_wrong_value),
