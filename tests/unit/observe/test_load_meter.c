@@ -8,8 +8,6 @@
 #include "observe/load_meter.h"
 #include "observe/model_stats.h"
 
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,15 +18,35 @@ static struct model_stats     *stats;
 struct fake_source {
         struct load_source  source;
         struct load_reading reading;
-        atomic_uint         n_reads;
         struct mutex       *takes; /* NULL: none */
+        struct reads       *reads; /* NULL: nobody waits for them */
 };
+
+/* How often a source was read, on whichever thread. */
+struct reads {
+        struct mutex lock; /* rank LOCK_LEAF; guards n */
+        struct cond  changed;
+        unsigned     n;
+};
+
+static void count_read(struct reads *r) {
+        MUTEX_GUARD(&r->lock);
+        r->n++;
+        cond_signal(&r->changed);
+}
+
+static void wait_for_reads(struct reads *r, unsigned n) {
+        MUTEX_GUARD(&r->lock);
+        while (r->n < n)
+                cond_wait(&r->changed, &r->lock);
+}
 
 static struct load_reading read_fake(struct load_source *source, uint64_t now_ns) {
         struct fake_source *f = CONTAINER_OF(source, struct fake_source, source);
 
         (void)now_ns;
-        atomic_fetch_add(&f->n_reads, 1);
+        if (f->reads != NULL)
+                count_read(f->reads);
         if (f->takes != NULL) {
                 mutex_lock(f->takes);
                 mutex_unlock(f->takes);
@@ -147,19 +165,23 @@ static void test_a_source_may_lock_a_queue(void **state) {
 
 /* Only scrapes start the timer. The first scrape's time lies so far back that its timer fires at once. */
 static void test_the_timer_measures_after_a_scrape(void **state) {
-        struct fake_source   a = { .reading.oldest_ns = CLOCK_NEVER };
+        struct reads         reads = { .n = 0 };
+        struct fake_source   a = { .reading.oldest_ns = CLOCK_NEVER, .reads = &reads };
         struct timer_thread *timers;
 
         (void)state;
+        mutex_init(&reads.lock, LOCK_LEAF);
+        cond_init(&reads.changed);
         assert_null(timer_thread_new(&timers));
         load_meter_start(metrics, timers);
         load_source_add(&a.source, stats, read_fake);
         load_meter_scrape(metrics, clock_now_ns() - 5 * NS_PER_S);
-        while (atomic_load(&a.n_reads) < 2)
-                sched_yield();
+        wait_for_reads(&reads, 2);
         load_meter_stop(metrics);
         load_source_remove(&a.source);
         timer_thread_free(timers); /* asserts that no timer is armed */
+        cond_done(&reads.changed);
+        mutex_done(&reads.lock);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)

@@ -19,8 +19,6 @@
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
 
-#include <sched.h>
-
 #define COUNT(n) "instance_group { count: " #n " kind: KIND_CPU } "
 #define GROUP(group, n) "instance_group { name: '" group "' count: " #n " kind: KIND_CPU } "
 #define OF_MODEL(n) "instance_group { count: " #n " kind: KIND_MODEL } "
@@ -223,7 +221,7 @@ struct visit {
         struct model_update *update;
         struct mutex         lock; /* rank LOCK_SERVER; guards everything below */
         struct cond          changed;
-        bool                 is_inside, may_leave;
+        bool                 is_inside, may_leave, is_committed;
         unsigned             n_visited, n_ended_meanwhile;
 };
 
@@ -249,19 +247,29 @@ static void commit_main(void *arg) {
         struct visit *v = arg;
 
         model_update_commit(v->update);
+        MUTEX_GUARD(&v->lock);
+        v->is_committed = true;
+        cond_broadcast(&v->changed);
+}
+
+static bool is_committed_by(struct visit *v, uint64_t until_ns) {
+        MUTEX_GUARD(&v->lock);
+        while (!v->is_committed && cond_wait_until(&v->changed, &v->lock, until_ns))
+                ;
+        return v->is_committed;
 }
 
 /* Until the change is in force, which nothing announces, and for so long that its instances would be ended. */
-static void await_one_instance(struct model *model) {
-        uint64_t enough_ns = clock_now_ns() + 20 * NS_PER_MS;
-        bool     is_one = false;
+static void await_one_instance(struct visit *v) {
+        bool is_one = false;
 
-        while (!is_one || clock_now_ns() < enough_ns) {
-                AUTO_CHARS names = names_of(model);
+        while (!is_one) {
+                AUTO_CHARS names = names_of(v->model);
 
                 is_one = strcmp(names, "m_0_0 ") == 0;
-                sched_yield();
+                assert_false(is_committed_by(v, clock_now_ns() + NS_PER_MS));
         }
+        assert_false(is_committed_by(v, clock_now_ns() + 20 * NS_PER_MS));
 }
 
 static void test_a_visited_instance_is_not_ended(void **state) {
@@ -281,7 +289,7 @@ static void test_a_visited_instance_is_not_ended(void **state) {
                 cond_wait(&v.changed, &v.lock);
         mutex_unlock(&v.lock);
         assert_ok(thread_start(&committing, "commits", commit_main, &v), "thread");
-        await_one_instance(v.model);
+        await_one_instance(&v);
         mutex_lock(&v.lock);
         v.may_leave = true;
         cond_broadcast(&v.changed);
