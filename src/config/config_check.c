@@ -461,7 +461,7 @@ static struct error *check_metric(const Inference__ModelMetrics__MetricControl *
 
 /* Each line of the model's metrics has all tags. */
 #define MAX_TAGS 256
-#define MAX_TAG_BYTES ((size_t)64 << 10)
+#define MAX_TAG_BYTES ((size_t)4 << 10)
 
 static struct error *check_tags(const Inference__ModelConfig *pb) {
         size_t n_bytes = 0;
