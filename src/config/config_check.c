@@ -319,6 +319,7 @@ static struct error *check_counts(const Inference__ModelConfig *pb) {
         TRY(check_count(pb, "output", pb->n_output));
         TRY(check_count(pb, "batch_input", pb->n_batch_input));
         TRY(check_count(pb, "batch_output", pb->n_batch_output));
+        TRY(check_count(pb, "model_warmup", pb->n_model_warmup));
         if (pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
                 return error_at(check_count(pb, "preferred_batch_size",
@@ -682,17 +683,51 @@ static struct error *check_warmup_input(const char                          *nam
         return NULL;
 }
 
+/* Larger than any real batch, and still little memory. */
+#define MAX_WARMUP_BATCH 65536
+/* A load has an end: of one sample, and the requests of all. */
+#define MAX_WARMUP_COUNT 65536
+#define MAX_WARMUP_REQUESTS (UINT64_C(1) << 26)
+
+static struct error *check_warmup_size(const Inference__ModelWarmup *sample) {
+        if (sample->batch_size > MAX_WARMUP_BATCH)
+                return error_in_field(
+                        "batch_size",
+                        "warmup sample '%s' has batch_size %u, at most %d are supported",
+                        sample->name, sample->batch_size, MAX_WARMUP_BATCH);
+        if (sample->count > MAX_WARMUP_COUNT)
+                return error_in_field("count",
+                                      "warmup sample '%s' has count %u, at most %d are supported",
+                                      sample->name, sample->count, MAX_WARMUP_COUNT);
+        return NULL;
+}
+
+static struct error *check_warmup_requests(const Inference__ModelConfig *pb) {
+        uint64_t n = 0; /* at most MODEL_CONFIG_MAX_ELEMENTS times 2^32 */
+
+        for (size_t i = 0; i < pb->n_model_warmup; i++)
+                n += (uint64_t)pb->model_warmup[i]->batch_size * MAX(pb->model_warmup[i]->count, 1);
+        if (n <= MAX_WARMUP_REQUESTS)
+                return NULL;
+        return error_in_field("model_warmup",
+                              "the warmup samples of model %s have %" PRIu64
+                              " requests, batch_size times count of each, at most %" PRIu64
+                              " are supported",
+                              pb->name, n, MAX_WARMUP_REQUESTS);
+}
+
 struct error *model_config_check_warmup(const struct model_config *c) {
         for (size_t i = 0; i < c->pb->n_model_warmup; i++) {
                 const Inference__ModelWarmup *sample = c->pb->model_warmup[i];
 
                 if (sample->batch_size == 0)
                         continue; /* such a sample never runs */
+                TRY(error_at(check_warmup_size(sample), "model_warmup[%zu]", i));
                 for (size_t k = 0; k < sample->n_inputs; k++)
                         if (sample->inputs[k]->value != NULL)
                                 TRY(error_at(check_warmup_input(sample->inputs[k]->key,
                                                                 sample->inputs[k]->value),
                                              "model_warmup[%zu].inputs[%zu].value", i, k));
         }
-        return NULL;
+        return check_warmup_requests(c->pb);
 }

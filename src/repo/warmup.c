@@ -52,11 +52,14 @@ static struct error *input_size(const Inference__ModelWarmup__Input *input, cons
 static void fill_random(char *bytes, size_t n) {
         uint64_t state = UINT64_C(0x9e3779b97f4a7c15);
 
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i += sizeof(state)) {
+                uint64_t small;
+
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                bytes[i] = (char)(state & 0x3f);
+                small = state & UINT64_C(0x3f3f3f3f3f3f3f3f);
+                memcpy(bytes + i, &small, MIN(n - i, sizeof(small)));
         }
 }
 
@@ -132,10 +135,6 @@ struct error *warmup_input_read(const Inference__ModelWarmup__Input *input, cons
 }
 
 /* ---- samples --------------------------------------------------------------------------------- */
-
-/* Larger than any real batch, and still little memory. */
-#define MAX_WARMUP_BATCH 65536
-#define MAX_WARMUP_COUNT 65536 /* a load has an end */
 
 /* Memory for outputs, charged to the budget. */
 struct output_memory {
@@ -351,14 +350,6 @@ static struct error *run_once(struct warmup *w, struct executor *executor) {
         return err;
 }
 
-static struct error *read_inputs(struct warmup *w) {
-        w->bytes = mem_zalloc((w->sample->n_inputs + 1) * sizeof(*w->bytes));
-        for (size_t i = 0; i < w->sample->n_inputs; i++)
-                TRY(warmup_input_read(w->sample->inputs[i]->value, w->sample->inputs[i]->key,
-                                      w->directory, w->options->budget, &w->bytes[i]));
-        return NULL;
-}
-
 /* Adds the name of the sample. Takes `why`, which may be NULL. The text ends like that of the
  * reference server. */
 static struct error *name_sample(const struct warmup *w, struct error *why) {
@@ -379,6 +370,17 @@ static struct error *check_ends(const struct warmup_options *options) {
         if (options->n_superseding != NULL &&
             atomic_load_explicit(options->n_superseding, memory_order_relaxed) > 0)
                 return error_new_text(ERR_UNAVAILABLE, "another change of the model was requested");
+        return NULL;
+}
+
+/* One input may have 2 GiB, for which a stop does not wait each time. */
+static struct error *read_inputs(struct warmup *w) {
+        w->bytes = mem_zalloc((w->sample->n_inputs + 1) * sizeof(*w->bytes));
+        for (size_t i = 0; i < w->sample->n_inputs; i++) {
+                TRY(name_sample(w, check_ends(w->options)));
+                TRY(warmup_input_read(w->sample->inputs[i]->value, w->sample->inputs[i]->key,
+                                      w->directory, w->options->budget, &w->bytes[i]));
+        }
         return NULL;
 }
 
@@ -419,18 +421,6 @@ bool warmup_fits(const Inference__ModelWarmup *sample, const struct executor *ex
                                         sample->batch_size <= executor->max_rows);
 }
 
-static struct error *check_size(const Inference__ModelWarmup *sample) {
-        if (sample->batch_size > MAX_WARMUP_BATCH)
-                return error_new(ERR_INVALID_ARG,
-                                 "warmup sample '%s' has batch_size %u, at most %d are supported",
-                                 sample->name, sample->batch_size, MAX_WARMUP_BATCH);
-        if (sample->count > MAX_WARMUP_COUNT)
-                return error_new(ERR_INVALID_ARG,
-                                 "warmup sample '%s' has count %u, at most %d are supported",
-                                 sample->name, sample->count, MAX_WARMUP_COUNT);
-        return NULL;
-}
-
 struct error *warmup_run(struct model *model, const char *model_directory, const char *instance,
                          struct executor *executor, const struct warmup_options *options) {
         const Inference__ModelConfig *pb = model->config->pb;
@@ -448,7 +438,6 @@ struct error *warmup_run(struct model *model, const char *model_directory, const
 
                 if (w.sample->batch_size == 0 || !warmup_fits(w.sample, executor))
                         continue;
-                TRY(check_size(w.sample));
                 mutex_init(&w.lock, LOCK_LEAF);
                 cond_init(&w.ended);
                 err = run_sample(&w, executor);

@@ -220,6 +220,8 @@ static void test_groups(void **state) {
         "name: 'm' model_warmup { name: 's' batch_size: " #size                                    \
         " inputs { key: 'I' value { data_type: TYPE_FP32 " input " } } }"
 
+#define RUNS(size, count) "model_warmup { name: 's' batch_size: " #size " count: " #count " } "
+
 static void test_warmup(void **state) {
         static const struct config_row rows[] = {
                 { SAMPLE(1, "dims: [2, 3] zero_data: true"), NULL },
@@ -237,6 +239,17 @@ static void test_warmup(void **state) {
                   "warmup setting has dimensions out of range for input 'I'" },
                 { SAMPLE(1, "dims: 4611686018427387904 zero_data: true"),
                   "warmup setting has dimensions out of range for input 'I'" },
+                { SAMPLE(65536, "dims: 2 zero_data: true"), NULL },
+                { SAMPLE(65537, "dims: 2 zero_data: true"),
+                  "warmup sample 's' has batch_size 65537, at most 65536 are supported" },
+                { RUNS(0, 4294967295), NULL },
+                { RUNS(1, 65536), NULL },
+                { RUNS(1, 65537),
+                  "warmup sample 's' has count 65537, at most 65536 are supported" },
+                { RUNS(1024, 65535) SAMPLE(1024, "dims: 2 zero_data: true"), NULL },
+                { RUNS(1024, 65535) SAMPLE(1025, "dims: 2 zero_data: true"),
+                  "the warmup samples of model m have 67108865 requests, batch_size times count of "
+                  "each, at most 67108864 are supported" },
         };
 
         (void)state;
@@ -279,6 +292,7 @@ static void test_lists_have_a_limit(void **state) {
                 { "output", "", "output { name: '#' data_type: TYPE_FP32 } ", "" },
                 { "batch_input", "", "batch_input { data_type: TYPE_INT32 } ", "" },
                 { "batch_output", "", "batch_output { source_input: '#' } ", "" },
+                { "model_warmup", "", "model_warmup { name: '#' } ", "" },
                 { "control_input", "sequence_batching { ", "control_input { name: '#' } ", "}" },
                 { "state", "sequence_batching { ", "state { input_name: '#' } ", "}" },
                 { "preferred_batch_size", "dynamic_batching { ", "preferred_batch_size: 8 ", "}" },

@@ -186,6 +186,21 @@ static void test_a_stop_ends_it(void **state) {
                      ERR_UNAVAILABLE, "failed to run warmup sample 's': Server exiting; ");
 }
 
+/* Before it makes an input, which may be large: this one has a file that is missing. */
+static void test_a_stop_before_it_begins(void **state) {
+        struct recorder r = { .is_stopping = true };
+
+        (void)state;
+        r.options.is_stopping = &r.is_stopping;
+        assert_error(warm(&r,
+                          IO "model_warmup [{ name: 's' batch_size: 1 count: 1 inputs "
+                             "{ key: 'IN' value { data_type: TYPE_INT32 dims: [ 2 ] "
+                             "input_data_file: 'missing' } } }]",
+                          "/", ""),
+                     ERR_UNAVAILABLE, "failed to run warmup sample 's': Server exiting; ");
+        assert_int_equal(r.n_executions, 0);
+}
+
 static void test_another_change_ends_it(void **state) {
         struct recorder r = { .ends_at = 1 };
 
@@ -355,20 +370,6 @@ static void test_file_that_is_missing(void **state) {
         temp_tree_remove(&tree);
 }
 
-static void test_batch_beyond_all_reason(void **state) {
-        struct recorder r = { 0 };
-
-        (void)state;
-        assert_error(warm(&r,
-                          IO
-                          "model_warmup [{ name: 's' batch_size: 4294967295 count: 1 inputs " ZEROS
-                          " }]",
-                          "/", ""),
-                     ERR_INVALID_ARG,
-                     "warmup sample 's' has batch_size 4294967295, at most 65536 are supported");
-        assert_int_equal(r.n_executions, 0);
-}
-
 /* The inputs, the requests and their outputs are charged, and given back in any case. */
 static void test_memory_is_charged(void **state) {
         static const char config[] =
@@ -455,8 +456,8 @@ SUITE(warmup) {
                 cmocka_unit_test(test_sample_that_does_not_fit),
                 cmocka_unit_test(test_file_that_is_missing),
                 cmocka_unit_test(test_a_stop_ends_it),
+                cmocka_unit_test(test_a_stop_before_it_begins),
                 cmocka_unit_test(test_another_change_ends_it),
-                cmocka_unit_test(test_batch_beyond_all_reason),
                 cmocka_unit_test(test_memory_is_charged),
                 cmocka_unit_test(test_out_of_memory),
         };
