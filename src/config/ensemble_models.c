@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config/ensemble_models.h"
 
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "config/config_edit.h"
@@ -22,11 +23,86 @@ struct inferred {
         bool                        is_known;
 };
 
+/* An input or output of a model, the first of its name. */
+struct named_io {
+        size_t   index;
+        size_t   n;         /* of that name */
+        uint32_t last_step; /* that maps it, plus 1 */
+};
+
+/* The inputs and outputs of a model by name: steps may map thousands, of a model that has thousands. */
+struct model_names {
+        struct named_io *items;           /* owned */
+        struct map       inputs, outputs; /* by name: struct named_io, in `items` */
+        size_t           n_required;      /* inputs */
+};
+
 struct models_check {
         const struct ensemble_graph      *graph;
         const struct ensemble_step_model *models;
         struct inferred                  *tensors;
+        struct map names; /* by the address of the configuration: struct model_names, owned */
 };
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static bool add_name(struct map *names, const char *name, size_t index, struct named_io *item) {
+        struct named_io *first = map_find(names, str_of(name));
+
+        if (first != NULL) {
+                first->n++;
+                return false;
+        }
+        *item = (struct named_io){ .index = index, .n = 1 };
+        map_set(names, str_of(name), item);
+        return true;
+}
+
+static void model_names_free(struct model_names *m) {
+        map_done(&m->inputs);
+        map_done(&m->outputs);
+        free(m->items);
+        free(m);
+}
+
+static struct model_names *model_names_new(const Inference__ModelConfig *pb) {
+        struct model_names *m = try_zalloc(sizeof(*m));
+
+        if (m == NULL)
+                return NULL;
+        map_init(&m->inputs);
+        map_init(&m->outputs);
+        m->items = try_zalloc((pb->n_input + pb->n_output + 1) * sizeof(*m->items));
+        if (m->items == NULL) {
+                model_names_free(m);
+                return NULL;
+        }
+        for (size_t i = 0; i < pb->n_input; i++)
+                if (add_name(&m->inputs, pb->input[i]->name, i, &m->items[i]))
+                        m->n_required += !pb->input[i]->optional;
+        for (size_t i = 0; i < pb->n_output; i++)
+                add_name(&m->outputs, pb->output[i]->name, i, &m->items[pb->n_input + i]);
+        return m;
+}
+
+/* NULL when memory is short. */
+static struct model_names *names_of(struct models_check *c, const Inference__ModelConfig *pb) {
+        struct str          address = str_range((const char *)&pb, sizeof(pb));
+        struct model_names *m = map_find(&c->names, address);
+
+        if (m != NULL)
+                return m;
+        m = model_names_new(pb);
+        if (m != NULL)
+                map_set(&c->names, address, m);
+        return m;
+}
+
+static void free_names(struct models_check *c) {
+        MAP_FOR_EACH(&c->names, e)
+                model_names_free(e->value);
+        map_done(&c->names);
+}
 
 /* ---- consistency ----------------------------------------------------------------------------- */
 
@@ -163,28 +239,15 @@ static struct error *check_batch_size(const struct models_check *c, uint32_t ste
                               c->graph->pb->name, wanted, c->graph->steps[step].model, allowed);
 }
 
-static bool has_input(const Inference__ModelConfig *pb, const char *name) {
-        for (size_t i = 0; i < pb->n_input; i++)
-                if (config_text_is(pb->input[i]->name, name))
-                        return true;
-        return false;
-}
-
-static struct error *check_input_names(const struct models_check *c, uint32_t index) {
-        const struct ensemble_step   *step = &c->graph->steps[index];
-        const Inference__ModelConfig *pb = c->models[index].pb;
-
-        for (uint32_t i = 0; i < step->n_inputs; i++)
-                if (!has_input(pb, step->inputs[i].name))
-                        return error_at(
-                                error_new(ERR_INVALID_ARG,
-                                          "in ensemble %s, ensemble tensor %s is mapping to "
-                                          "non-existing input %s in model " MODEL_FORMAT,
-                                          c->graph->pb->name,
-                                          c->graph->tensors[step->inputs[i].tensor].name,
-                                          step->inputs[i].name, MODEL_ARG(step)),
-                                "input_map[%u]", i);
-        return NULL;
+static struct error *no_such_input(const struct models_check *c, const struct ensemble_step *step,
+                                   uint32_t entry) {
+        return error_at(error_new(ERR_INVALID_ARG,
+                                  "in ensemble %s, ensemble tensor %s is mapping to non-existing "
+                                  "input %s in model " MODEL_FORMAT,
+                                  c->graph->pb->name,
+                                  c->graph->tensors[step->inputs[entry].tensor].name,
+                                  step->inputs[entry].name, MODEL_ARG(step)),
+                        "input_map[%u]", entry);
 }
 
 static struct error *wrongly_mapped(const struct models_check *c, const struct ensemble_step *step,
@@ -206,61 +269,71 @@ static struct inferred inferred_from(const struct models_check *c, uint32_t step
                                   .may_get_batch = model->may_be_completed };
 }
 
-static struct error *check_input(struct models_check *c, uint32_t index,
-                                 const Inference__ModelInput *in) {
-        const struct ensemble_step *step = &c->graph->steps[index];
-        struct inferred             one =
+static struct error *check_input(struct models_check *c, uint32_t index, uint32_t entry,
+                                 struct named_io *named) {
+        const struct ensemble_step  *step = &c->graph->steps[index];
+        const Inference__ModelInput *in = c->models[index].pb->input[named->index];
+        struct inferred              one =
                 inferred_from(c, index, (enum data_type)in->data_type, in->dims, in->n_dims);
-        uint32_t n = 0;
 
-        for (uint32_t i = 0; i < step->n_inputs; i++) {
-                if (!config_text_is(step->inputs[i].name, in->name))
-                        continue;
-                TRY(error_at(infer(c, step->inputs[i].tensor, &one), "input_map[%u]", i));
-                if (++n > 1)
-                        return error_at(wrongly_mapped(c, step, in->name,
-                                                       "is mapped to multiple ensemble tensors"),
-                                        "input_map[%u]", i);
-        }
-        if (n == 0 && !in->optional)
-                return wrongly_mapped(c, step, in->name, "is not mapped to any ensemble tensors");
+        TRY(infer(c, step->inputs[entry].tensor, &one));
+        if (named->last_step == index + 1)
+                return wrongly_mapped(c, step, in->name, "is mapped to multiple ensemble tensors");
+        named->last_step = index + 1;
         return NULL;
 }
 
-static struct error *check_inputs(struct models_check *c, uint32_t index) {
+static struct error *find_unmapped(const struct models_check *c, uint32_t index,
+                                   const struct model_names *names) {
         const Inference__ModelConfig *pb = c->models[index].pb;
+
+        for (size_t i = 0; i < pb->n_input; i++) {
+                const struct named_io *named = map_find(&names->inputs, str_of(pb->input[i]->name));
+
+                if (!pb->input[i]->optional && named->last_step != index + 1)
+                        return wrongly_mapped(c, &c->graph->steps[index], pb->input[i]->name,
+                                              "is not mapped to any ensemble tensors");
+        }
+        return NULL;
+}
+
+static struct error *check_inputs(struct models_check *c, uint32_t index,
+                                  const struct model_names *names) {
+        const struct ensemble_step   *step = &c->graph->steps[index];
+        const Inference__ModelConfig *pb = c->models[index].pb;
+        size_t                        n_required = 0;
 
         if (pb->n_input == 0 && c->models[index].may_be_completed)
                 return NULL;
-        TRY(check_input_names(c, index));
-        for (size_t i = 0; i < pb->n_input; i++)
-                TRY(check_input(c, index, pb->input[i]));
-        return NULL;
+        for (uint32_t i = 0; i < step->n_inputs; i++) {
+                struct named_io *named = map_find(&names->inputs, str_of(step->inputs[i].name));
+
+                if (named == NULL)
+                        return no_such_input(c, step, i);
+                TRY(error_at(check_input(c, index, i, named), "input_map[%u]", i));
+                n_required += !pb->input[named->index]->optional;
+        }
+        return n_required < names->n_required ? find_unmapped(c, index, names) : NULL;
 }
 
-static struct error *check_output(struct models_check *c, uint32_t index, uint32_t entry) {
+static struct error *check_output(struct models_check *c, uint32_t index, uint32_t entry,
+                                  const struct model_names *names) {
         const struct ensemble_step   *step = &c->graph->steps[index];
         const struct ensemble_link   *link = &step->outputs[entry];
-        const Inference__ModelConfig *pb = c->models[index].pb;
         const char                   *tensor = c->graph->tensors[link->tensor].name;
-        uint32_t                      n = 0;
+        const struct named_io        *named = map_find(&names->outputs, str_of(link->name));
+        const Inference__ModelOutput *out;
+        struct inferred               one;
 
-        for (size_t i = 0; i < pb->n_output; i++) {
-                const Inference__ModelOutput *out = pb->output[i];
-                struct inferred one = inferred_from(c, index, (enum data_type)out->data_type,
-                                                    out->dims, out->n_dims);
-
-                if (!config_text_is(out->name, link->name))
-                        continue;
-                TRY(infer(c, link->tensor, &one));
-                n++;
-        }
-        if (n == 0)
+        if (named == NULL)
                 return error_new(ERR_INVALID_ARG,
                                  "in ensemble %s, ensemble tensor %s is mapped from non-existing "
                                  "output %s in model %s",
                                  c->graph->pb->name, tensor, link->name, step->model);
-        if (n > 1)
+        out = c->models[index].pb->output[named->index];
+        one = inferred_from(c, index, (enum data_type)out->data_type, out->dims, out->n_dims);
+        TRY(infer(c, link->tensor, &one));
+        if (named->n > 1)
                 return error_new(ERR_INVALID_ARG,
                                  "in ensemble %s, multiple outputs in model " MODEL_FORMAT
                                  " are mapped to the same ensemble tensor %s",
@@ -268,20 +341,27 @@ static struct error *check_output(struct models_check *c, uint32_t index, uint32
         return NULL;
 }
 
-static struct error *check_outputs(struct models_check *c, uint32_t index) {
+static struct error *check_outputs(struct models_check *c, uint32_t index,
+                                   const struct model_names *names) {
         if (c->models[index].pb->n_output == 0 && c->models[index].may_be_completed)
                 return NULL;
         for (uint32_t i = 0; i < c->graph->steps[index].n_outputs; i++)
-                TRY(error_at(check_output(c, index, i), "output_map[%u]", i));
+                TRY(error_at(check_output(c, index, i, names), "output_map[%u]", i));
         return NULL;
 }
 
 static struct error *check_step(struct models_check *c, uint32_t index) {
-        if (c->models[index].pb == NULL)
+        const Inference__ModelConfig *pb = c->models[index].pb;
+        const struct model_names     *names;
+
+        if (pb == NULL)
                 return NULL;
         TRY(check_batch_size(c, index));
-        TRY(check_inputs(c, index));
-        return check_outputs(c, index);
+        names = names_of(c, pb);
+        if (names == NULL)
+                return config_out_of_memory();
+        TRY(check_inputs(c, index, names));
+        return check_outputs(c, index, names);
 }
 
 struct error *ensemble_models_check(const struct ensemble_graph      *g,
@@ -293,9 +373,11 @@ struct error *ensemble_models_check(const struct ensemble_graph      *g,
         c.tensors = try_zalloc((g->n_tensors + (size_t)1) * sizeof(*c.tensors));
         if (c.tensors == NULL)
                 return config_out_of_memory();
+        map_init(&c.names);
         err = infer_ensemble(&c);
         for (uint32_t i = 0; i < g->n_steps && err == NULL; i++)
                 err = error_at(check_step(&c, i), "ensemble_scheduling.step[%u]", i);
+        free_names(&c);
         free(c.tensors);
         TRY(err);
         return ensemble_models_streams(g, models, NULL, NULL);

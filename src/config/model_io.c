@@ -89,6 +89,19 @@ static struct error *alloc_list(struct arena *a, size_t n, struct model_io **ret
         return *ret != NULL ? NULL : config_out_of_memory();
 }
 
+/* With more tensors, a walk over the names takes longer than a hash of one. */
+#define MAX_WALK 32
+
+/* The first one of a name counts, as for a walk. */
+static void list_names(struct map *names, struct model_io *ios, uint32_t n) {
+        for (uint32_t i = 0; n > MAX_WALK && i < n; i++) {
+                struct str name = { ios[i].name, ios[i].name_len };
+
+                if (map_find(names, name) == NULL)
+                        map_set(names, name, &ios[i]);
+        }
+}
+
 static struct error *compile(struct model_io_set *s, const Inference__ModelConfig *pb) {
         TRY(alloc_list(&s->arena, pb->n_input, &s->inputs));
         TRY(alloc_list(&s->arena, pb->n_output, &s->outputs));
@@ -104,6 +117,8 @@ static struct error *compile(struct model_io_set *s, const Inference__ModelConfi
                 TRY(compile_output(s, pb->output[i], &s->outputs[i]));
                 s->output_names[i] = s->outputs[i].name;
         }
+        list_names(&s->inputs_by_name, s->inputs, s->n_inputs);
+        list_names(&s->outputs_by_name, s->outputs, s->n_outputs);
         return NULL;
 }
 
@@ -111,6 +126,8 @@ struct error *model_io_set_new(const struct model_config *c, struct model_io_set
         struct model_io_set *s = mem_zalloc(sizeof(*s));
 
         arena_init(&s->arena, NULL, 0, MODEL_CONFIG_ARENA_MAX_BYTES);
+        map_init(&s->inputs_by_name);
+        map_init(&s->outputs_by_name);
         TRY_OR(compile(s, c->pb), model_io_set_free(s));
         *ret = s;
         return NULL;
@@ -119,6 +136,8 @@ struct error *model_io_set_new(const struct model_config *c, struct model_io_set
 void model_io_set_free(struct model_io_set *s) {
         if (s == NULL)
                 return;
+        map_done(&s->inputs_by_name);
+        map_done(&s->outputs_by_name);
         arena_done(&s->arena);
         free(s);
 }
@@ -127,10 +146,12 @@ static inline bool has_name(const struct model_io *io, struct str name) {
         return io->name_len == name.len && memcmp(io->name, name.ptr, name.len) == 0;
 }
 
-static const struct model_io *find_io(const struct model_io *ios, uint32_t n, struct str name,
-                                      uint32_t hint) {
+static const struct model_io *find_io(const struct model_io *ios, uint32_t n,
+                                      const struct map *names, struct str name, uint32_t hint) {
         if (hint < n && has_name(&ios[hint], name))
                 return &ios[hint];
+        if (n > MAX_WALK)
+                return map_find(names, name);
         for (uint32_t i = 0; i < n; i++)
                 if (has_name(&ios[i], name))
                         return &ios[i];
@@ -139,12 +160,12 @@ static const struct model_io *find_io(const struct model_io *ios, uint32_t n, st
 
 const struct model_io *model_io_find_input(const struct model_io_set *s, struct str name,
                                            uint32_t hint) {
-        return find_io(s->inputs, s->n_inputs, name, hint);
+        return find_io(s->inputs, s->n_inputs, &s->inputs_by_name, name, hint);
 }
 
 const struct model_io *model_io_find_output(const struct model_io_set *s, struct str name,
                                             uint32_t hint) {
-        return find_io(s->outputs, s->n_outputs, name, hint);
+        return find_io(s->outputs, s->n_outputs, &s->outputs_by_name, name, hint);
 }
 
 const struct model_io *model_io_find_output_text(const struct model_io_set *s, const char *name,

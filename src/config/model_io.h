@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/map.h"
 #include "config/data_type.h"
 #include "config/shape.h"
 
@@ -45,13 +46,14 @@ struct model_io_set {
         struct model_io *outputs;           /* in arena */
         const char     **output_names;      /* in arena; names of all outputs */
         uint32_t         n_outputs;
-        uint32_t         max_batch_size; /* 0: the model has no batch dimension */
+        uint32_t         max_batch_size;            /* 0: the model has no batch dimension */
+        struct map inputs_by_name, outputs_by_name; /* struct model_io; empty when they are few */
 };
 
 struct error *model_io_set_new(const struct model_config *c, struct model_io_set **ret) NODISCARD;
 void          model_io_set_free(struct model_io_set *s); /* NULL is fine */
 
-/* Finds by name; NULL when there is none. Linear, comparing lengths first: models have few tensors,
+/* Finds by name; NULL when there is none. Linear, comparing lengths first, for models with few tensors,
  * for which this is faster than hashing. `hint` is the index to try first: callers that walk a
  * request in order pass the position in the request. */
 const struct model_io *model_io_find_input(const struct model_io_set *s, struct str name,

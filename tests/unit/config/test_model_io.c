@@ -77,6 +77,42 @@ static void test_find(void **state) {
         model_config_free(c);
 }
 
+/* So many that they are found by a hash. */
+static void test_find_among_many(void **state) {
+        struct model_config *c;
+        struct model_io_set *s = NULL;
+        AUTO_STRBUF          text = { 0 };
+
+        (void)state;
+        for (int i = 0; i < 100; i++)
+                strbuf_printf(&text,
+                              "input { name: 'I%d' data_type: TYPE_FP32 dims: 1 } "
+                              "output { name: 'O%d' data_type: TYPE_FP32 dims: 1 } ",
+                              i, i);
+        strbuf_puts(&text, "input { name: 'I7' data_type: TYPE_FP32 dims: 1 } ");
+        c = config_of(strbuf_cstr(&text));
+        assert_null(model_io_set_new(c, &s));
+        for (uint32_t i = 0; i < 100; i++) {
+                AUTO_CHARS input = mem_printf("I%u", i);
+                AUTO_CHARS output = mem_printf("O%u", i);
+
+                for (uint32_t hint = i; hint < i + 2; hint++) {
+                        assert_ptr_equal(model_io_find_input(s, str_of(input), hint),
+                                         &s->inputs[i]);
+                        assert_ptr_equal(model_io_find_output(s, str_of(output), hint),
+                                         &s->outputs[i]);
+                        assert_ptr_equal(model_io_find_output_named(s, output, hint),
+                                         &s->outputs[i]);
+                }
+                assert_null(model_io_find_input(s, str_of(output), i));
+                assert_null(model_io_find_output(s, str_of(input), i));
+        }
+        assert_null(model_io_find_input(s, STR_LIT(""), 0));
+        assert_null(model_io_find_input(s, STR_LIT("I100"), 200));
+        model_io_set_free(s);
+        model_config_free(c);
+}
+
 static void test_empty(void **state) {
         struct model_config *c = model_config_new();
         struct model_io_set *s = NULL;
@@ -126,9 +162,9 @@ static void test_memory_short(void **state) {
 
 SUITE(model_io) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_compile),      cmocka_unit_test(test_find),
-                cmocka_unit_test(test_empty),        cmocka_unit_test(test_too_large),
-                cmocka_unit_test(test_memory_short),
+                cmocka_unit_test(test_compile),         cmocka_unit_test(test_find),
+                cmocka_unit_test(test_find_among_many), cmocka_unit_test(test_empty),
+                cmocka_unit_test(test_too_large),       cmocka_unit_test(test_memory_short),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
