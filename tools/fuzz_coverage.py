@@ -29,7 +29,7 @@ DECODERS = {
                     "src/cli/ctl_metadata.c", "src/cli/ctl_ready.c", "src/cli/ctl_repository.c",
                     "src/cli/ctl_sequences.c", "src/cli/ctl_session.c", "src/cli/ctl_stacks.c",
                     "src/cli/ctl_stats.c", "src/cli/http_client.c", "src/cli/json_indent.c",
-                    "src/cli/json_table.c", "src/cli/plain_text.c", "src/cli/tensor_values.c"],
+                    "src/cli/json_table.c", "src/load/plain_text.c", "src/cli/tensor_values.c"],
     "ensembles": ["src/pipeline/runner.c", "src/pipeline/run_flow.c", "src/pipeline/ensemble.c"],
     "generate_body": ["src/http/http_generate.c", "src/http/http_generate_json.c"],
     "grpc_message": ["src/grpc/infer_decode.c"],

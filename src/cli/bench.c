@@ -5,7 +5,7 @@
 #include "cli/bench_report.h"
 #include "cli/command_line.h"
 #include "cli/command_page.h"
-#include "cli/plain_text.h"
+#include "load/plain_text.h"
 #include "load/report_csv.h"
 #include "load/report_html.h"
 #include "load/report_json.h"

@@ -9,10 +9,10 @@
 #include "cli/core_options.h"
 #include "cli/json_indent.h"
 #include "cli/migrate.h"
-#include "cli/plain_text.h"
 #include "codec/json_find.h"
 #include "codec/json_writer.h"
 #include "core_api/core_error.h"
+#include "load/plain_text.h"
 #include "triton/core/neso.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "cli/command_line.h"
 #include "cli/command_page.h"
 #include "cli/ctl_private.h"
-#include "cli/plain_text.h"
+#include "load/plain_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

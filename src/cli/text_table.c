@@ -2,7 +2,7 @@
 #include "cli/text_table.h"
 
 #include "base/mem.h"
-#include "cli/plain_text.h"
+#include "load/plain_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

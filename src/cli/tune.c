@@ -3,8 +3,8 @@
 
 #include "cli/command_line.h"
 #include "cli/command_page.h"
-#include "cli/plain_text.h"
 #include "cli/tune_report.h"
+#include "load/plain_text.h"
 
 #include <stdio.h>
 

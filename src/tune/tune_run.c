@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "load/control.h"
 #include "load/load_run.h"
+#include "load/plain_text.h"
 #include "load/waiter.h"
 #include "net/loop.h"
 #include "tune/tune_config.h"
@@ -281,6 +282,14 @@ static struct error *look(struct tune_run *r, double load, struct tune_figures *
         return measure_load(r, load, &t, ret);
 }
 
+/* The server's text may have characters that a terminal obeys. */
+static void print_failure(const char *failure) {
+        AUTO_CHARS plain = mem_strdup(failure);
+
+        plain_text_make(plain, strlen(plain), '?');
+        fprintf(stderr, "%s\n", plain);
+}
+
 static void report_point(const struct tune_run *r, const struct tune_model *m,
                          const struct tune_point *p, const struct tune_figures *f,
                          const char *failure) {
@@ -290,7 +299,7 @@ static void report_point(const struct tune_run *r, const struct tune_model *m,
         fprintf(stderr, "%s [%zu of at most %zu] %s: ", m->name, m->search.n_trials,
                 tune_search_size(&m->search), strbuf_cstr(&text));
         if (failure != NULL)
-                fprintf(stderr, "%s\n", failure);
+                print_failure(failure);
         else
                 fprintf(stderr, "%.1f/s, p%lld %.2f ms%s%s\n", f->rate,
                         (long long)r->plan->load.v->percentile, f->latency_ns / 1e6,

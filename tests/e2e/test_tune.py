@@ -272,6 +272,40 @@ def test_requests_that_are_lost():
         place.server_close()
 
 
+class Refuses(FailsLater):
+    """Another configuration, with a text that would clear a terminal, as a proxy may send it."""
+
+    def answer(self, value, status=200):
+        if value or json.loads(self.server.config)["instance_group"][0]["count"] == 1:
+            super().answer(value, status)
+            return
+        text = "no \x1b[2J\x9bmore".encode()
+        self.send_response(400)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+
+def test_control_characters_of_a_server():
+    """They are not in the lines about the search."""
+    place = Place(("127.0.0.1", 0), Refuses)
+    place.config, place.loads = json.dumps({**CONFIG, "instance_group": [{"count": 1, "kind": "KIND_CPU"}]}), []
+    place.lock, place.n_requests = threading.Lock(), 0
+    place.is_silent, place.has_ended = threading.Event(), threading.Event()
+    place.infer = lambda handler, _: handler.answer(ANSWER)
+    threading.Thread(target=place.serve_forever, daemon=True).start()
+    try:
+        ended = subprocess.run([BUILD / "neso", "tune", "-u", f"127.0.0.1:{place.server_address[1]}", "m",
+                                "--latency-budget=5000", "-p", "100", "--concurrency-range=2", "--max-instances=2"],
+                               capture_output=True, timeout=SECONDS, check=False)
+        assert ended.returncode == DONE, ended
+        assert b" answered 400: no ?[2J??more\n" in ended.stderr and b"\x1b" not in ended.stderr, ended.stderr
+    finally:
+        place.has_ended.set()
+        place.shutdown()
+        place.server_close()
+
+
 class FallsSilent(FailsLater):
     def do_POST(self):
         if self.server.is_silent.is_set():

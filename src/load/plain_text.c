@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cli/plain_text.h"
+#include "load/plain_text.h"
 
 #include "base/mem.h"
 

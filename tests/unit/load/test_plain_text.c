@@ -3,7 +3,7 @@
 #include "suite.h"
 
 #include "base/compiler.h"
-#include "cli/plain_text.h"
+#include "load/plain_text.h"
 
 #include <string.h>
 
