@@ -384,6 +384,7 @@ void repo_free(struct repo *r) {
                 return;
         work_pool_free(r->loads);
         work_pool_free(r->unloads);
+        label_list_done(&r->not_loaded);
         repo_table_done(&r->table);
         model_graph_free(r->graph);
         mutex_done(&r->binding);

@@ -74,6 +74,8 @@ bool repo_is_readable(struct repo *r);
 struct error *repo_load_all(struct repo *r) NODISCARD;
 /* The same for some models. "*" alone means all; INVALID_ARG when it is not alone. */
 struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names) NODISCARD;
+/* Logs the names of the models that these two could not load, on one line. */
+void repo_log_not_loaded(struct repo *r);
 
 /* What a load request contains in place of what lies in the repository. */
 struct load_parameter;

@@ -2,6 +2,7 @@
 /* Loads and unloads models on request and at the start (repo.h). */
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/strbuf.h"
 #include "infer/model.h"
 #include "repo/dir_fingerprint.h"
 #include "repo/load_failure.h"
@@ -19,6 +20,8 @@
 #include <string.h>
 
 /* The text in the log of the reference server. */
+/* Of the models that a failed start names. */
+#define MAX_NOT_LOADED_NAMES 16
 #define NOT_FOUND_TEXT "model not found in any model repository."
 
 /* ---- one model by request -------------------------------------------------------------------- */
@@ -615,6 +618,12 @@ static void add_entries(struct repo *r, const struct found_model *const *found, 
         }
 }
 
+static void add_not_loaded(struct repo *r, const struct found_model *found) {
+        AUTO_CHARS label = model_key_label(&found->key);
+
+        label_list_add(&r->not_loaded, label);
+}
+
 static bool load_at_start(struct repo *r, const struct repo_scan *scan,
                           const struct found_model *const *found, size_t n) {
         struct load_graph graph;
@@ -628,7 +637,10 @@ static bool load_at_start(struct repo *r, const struct repo_scan *scan,
                 load_graph_add(&graph, found[i], NULL, true);
         load_graph_run(&graph);
         for (size_t i = 0; i < graph.n_items; i++)
-                all = all && (graph.items[i]->error == NULL || !graph.items[i]->is_requested);
+                if (graph.items[i]->error != NULL && graph.items[i]->is_requested) {
+                        add_not_loaded(r, graph.items[i]->found);
+                        all = false;
+                }
         load_graph_done(&graph);
         return all;
 }
@@ -646,8 +658,8 @@ static bool is_repeated(char *const *names, size_t at) {
 
 /* Lists the models of the scan that are to be loaded; the caller owns *ret. False when one of the
  * names is unknown. */
-static bool choose_named(const struct repo_scan *scan, char *const *names, size_t n_names,
-                         const struct found_model ***ret, size_t *ret_n) {
+static bool choose_named(struct repo *r, const struct repo_scan *scan, char *const *names,
+                         size_t n_names, const struct found_model ***ret, size_t *ret_n) {
         bool   all = true;
         size_t n = 0;
 
@@ -660,9 +672,11 @@ static bool choose_named(const struct repo_scan *scan, char *const *names, size_
                         continue;
                 for (size_t k = 0; k < n_found; k++)
                         (*ret)[n++] = &found[k];
-                if (found == NULL)
+                if (found == NULL) {
                         log_error("failed to poll model '%s': " NOT_FOUND_TEXT, names[i]);
-                all = all && found != NULL;
+                        label_list_add(&r->not_loaded, names[i]);
+                        all = false;
+                }
         }
         *ret_n = n;
         return all;
@@ -699,12 +713,26 @@ struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names
                                                         "Wildcard model name '*' must be the ONLY "
                                                         "startup model if specified at all.");
         repo_scan_read_recent(r, false, &scan);
-        all = choose_named(&scan, names, n_names, &found, &n) && scan.n_failures == 0;
+        all = choose_named(r, &scan, names, n_names, &found, &n) && scan.n_failures == 0;
         if (!load_at_start(r, &scan, found, n))
                 all = false;
         free(found);
         repo_scan_done(&scan);
         return all_or_error(all);
+}
+
+void repo_log_not_loaded(struct repo *r) {
+        const struct label_list *l = &r->not_loaded;
+        AUTO_STRBUF              text = { 0 };
+        size_t                   n_named = MIN(l->n, MAX_NOT_LOADED_NAMES);
+
+        for (size_t i = 0; i < n_named; i++)
+                strbuf_printf(&text, "%s'%s'", i > 0 ? ", " : "", l->items[i]);
+        if (l->n > n_named)
+                strbuf_printf(&text, " and %zu more", l->n - n_named);
+        if (l->n > 0)
+                log_error("not loaded: %s; for each an error above has the reason",
+                          strbuf_cstr(&text));
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

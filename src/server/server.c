@@ -248,8 +248,10 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
                 server_report_start(s, o);
         }
         if (err != NULL && (o->exit_on_error || s->repo == NULL)) {
-                if (s->repo != NULL)
+                if (s->repo != NULL) {
                         error_free(server_stop(s));
+                        repo_log_not_loaded(s->repo); /* beside the error, which names none */
+                }
                 server_free(s);
                 return err;
         }

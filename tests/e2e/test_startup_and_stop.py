@@ -360,6 +360,24 @@ def test_model_that_fails_ends_the_start(tmp_path):
     said = messages(ended.stderr)
     assert "failed to load 'bad' version 1: Unsupported: no luck" in said
     assert "successfully loaded 'good'" in said and "successfully loaded 'bad'" not in said
+    # After the tables and the end of the others, beside the error that names no model.
+    assert said[-1] == "not loaded: 'bad'; for each an error above has the reason"
+
+
+def test_models_that_fail_are_named(tmp_path):
+    """Files that cannot be read, names that nobody has, and more than fit on a line."""
+    write_repository(tmp_path, {"good": IDENTITY, "unreadable": "nonsense"})
+    explicit = ("--model-control-mode=explicit", "--load-model=good")
+    ended = serve(f"--model-repository={tmp_path}", *explicit, "--load-model=unreadable",
+                  "--load-model=nobody")
+    assert ended.returncode == 1
+    assert messages(ended.stderr)[-1] == (
+        "not loaded: 'nobody', 'unreadable'; for each an error above has the reason")
+
+    write_repository(tmp_path, {f"bad{i:02}": "nonsense" for i in range(20)})
+    named = ", ".join(f"'bad{i:02}'" for i in range(16))
+    assert messages(serve(f"--model-repository={tmp_path}").stderr)[-1] == (
+        f"not loaded: {named} and 5 more; for each an error above has the reason")
     assert "Started" not in ended.stderr
 
 
