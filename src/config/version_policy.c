@@ -144,6 +144,10 @@ struct error *version_policy_pick(const struct model_config *c, struct version_s
 
         if (pick.n_versions == 0) {
                 version_pick_done(&pick);
+                if (s->n_versions == 0)
+                        add_warning(s, mem_strdup("no directory of a version, such as '1', is in "
+                                                  "the model's directory; the files of a version "
+                                                  "belong there"));
                 return error_new(ERR_INVALID_ARG,
                                  "at least one version must be available under the version policy "
                                  "of model '%s'",

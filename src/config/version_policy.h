@@ -38,8 +38,8 @@ struct version_pick {
 };
 
 /* Picks versions under the policy. A version that the policy names and that does not exist adds a
- * warning to the scan. INVALID_ARG "at least one version must be available under the version policy
- * of model '<m>'" when none is left. */
+ * warning to the scan, and so does a model without any. INVALID_ARG "at least one version must be
+ * available under the version policy of model '<m>'" when none is left. */
 struct error *version_policy_pick(const struct model_config *c, struct version_scan *s,
                                   struct version_pick *ret) NODISCARD;
 bool          version_pick_has(const struct version_pick *p, int64_t version);

@@ -89,7 +89,9 @@ static const struct pick_row {
         { "version_policy { latest { } }", "1 2", NULL, NULL },
         { "version_policy { all { } }", "3 1 2", "1 2 3 ", NULL },
         { "version_policy { }", "3 1", "1 3 ", NULL },
-        { "version_policy { all { } }", "", NULL, NULL },
+        { "version_policy { all { } }", "", NULL,
+          "no directory of a version, such as '1', is in the model's directory; the files of a "
+          "version belong there" },
         { "version_policy { specific { versions: [3, 1, 3] } }", "1 2 3", "1 3 ", NULL },
         { "version_policy { specific { versions: 1 versions: 5 } }", "1 2", "1 ",
           "version 5 is specified for model 'm', but the version directory is not present" },
