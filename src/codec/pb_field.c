@@ -179,12 +179,23 @@ const char *pb_enum_name(const ProtobufCFieldDescriptor *field, int number) {
         return NULL;
 }
 
+/* True when the value is the name behind a prefix, in any case: TYPE_FP32 for fp32. */
+static bool is_prefixed(const char *value, struct str name) {
+        struct str all = str_of(value);
+
+        return name.len > 0 && all.len > name.len + 1 && value[all.len - name.len - 1] == '_' &&
+               str_equal_nocase(str_skip(all, all.len - name.len), name);
+}
+
 const char *pb_enum_suggest(const ProtobufCFieldDescriptor *field, struct str name) {
         const ProtobufCEnumDescriptor *type = field_enum(field);
         const char                    *nearest = NULL;
 
-        for (unsigned i = 0; i < type->n_value_names; i++)
+        for (unsigned i = 0; i < type->n_value_names; i++) {
+                if (is_prefixed(type->values_by_name[i].name, name))
+                        return type->values_by_name[i].name;
                 nearest = nearer(name, nearest, type->values_by_name[i].name);
+        }
         return nearest;
 }
 
