@@ -7,6 +7,8 @@
 #include "codec/json_find.h"
 #include "codec/json_writer.h"
 
+#include <string.h>
+
 static struct error *ctl_post(struct ctl *c, const char *path, struct str body, struct str *ret) {
         return ctl_ask(c, &(struct http_question){ .path = path, .is_post = true, .body = body },
                        ret, NULL);
@@ -79,6 +81,19 @@ static struct error *print_parameters(struct ctl *c, struct strbuf *out) {
         return out->overflowed ? error_new_text(ERR_INVALID_ARG, "the files are too large") : NULL;
 }
 
+/* Adds what the server must be started with to a refusal of the control mode: its text, which is that of
+ * the reference server, speaks of polling in the mode none, too. Takes `err`. */
+static struct error *explain_mode(struct error *err) {
+        struct error *longer;
+
+        if (err == NULL || strstr(err->message, "load / unload is not allowed") == NULL)
+                return err;
+        longer = error_new(err->code, "%s: the server needs --model-control-mode=explicit",
+                           err->message);
+        error_free(err);
+        return longer;
+}
+
 /* Loads or unloads; `what` is the past participle that is printed. */
 static struct error *change_model(struct ctl *c, const char *verb, struct str parameters,
                                   const char *what) {
@@ -86,7 +101,7 @@ static struct error *change_model(struct ctl *c, const char *verb, struct str pa
         const char *path = arena_printf(&c->arena, "/v2/repository/models/%s/%s",
                                         ctl_escape(c, c->model), verb);
 
-        TRY(ctl_post(c, path, parameters, &body));
+        TRY(explain_mode(ctl_post(c, path, parameters, &body)));
         if (c->is_json)
                 ctl_put_answer(c, body.len > 0 ? body : STR_LIT("{}"));
         else

@@ -161,6 +161,17 @@ def test_load_that_fails(ctl):
         REFUSED, "", "neso ctl: failed to load 'nobody', failed to poll from model repository\n")
 
 
+def test_load_in_another_mode(tmp_path):
+    """The server's text is Triton's, and speaks of polling without any."""
+    write_repository(tmp_path, {"spare": MODELS["spare"]})
+    running = Server(tmp_path)
+    refusal = (REFUSED, "", "neso ctl: explicit model load / unload is not allowed if polling is "
+                            "enabled: the server needs --model-control-mode=explicit\n")
+    assert ctl_of(running.url, "load", "spare") == refusal
+    assert ctl_of(running.url, "unload", "spare") == refusal
+    assert running.stop() == 0
+
+
 def test_load_with_configuration_and_file(ctl, server, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({
         "backend": "identity", "max_batch_size": 2,
