@@ -115,6 +115,19 @@ static TRITONSERVER_Error *finish_completion(struct completion *c, struct model 
         return err;
 }
 
+/* True when a line of the text begins so. */
+static bool has_line_of(const char *text, const char *begin) {
+        size_t n = strlen(begin);
+
+        while (strncmp(text, begin, n) != 0) {
+                text = strchr(text, '\n');
+                if (text == NULL)
+                        return false;
+                text++;
+        }
+        return true;
+}
+
 /* True for a plain class in a file that does not mention auto_complete_config, and so has no such
  * function. Starting an interpreter to find that out would double the load time of most models. */
 static bool has_nothing_to_say(const char *file) {
@@ -130,7 +143,7 @@ static bool has_nothing_to_say(const char *file) {
                 (void)fclose(in);
                 return false;
         }
-        has_nothing = feof(in) != 0 && strstr(text, "\nclass TritonPythonModel:") != NULL &&
+        has_nothing = feof(in) != 0 && has_line_of(text, "class TritonPythonModel:") &&
                       strstr(text, "auto_complete_config") == NULL;
         free(text);
         (void)fclose(in);

@@ -378,6 +378,20 @@ class TritonPythonModel:
     assert config["max_batch_size"] == 3
 
 
+@pytest.mark.parametrize("begin", ["", "# The class is not on the first line.\n"])
+def test_no_process_for_a_configuration_that_nothing_completes(start, tmp_path, begin):
+    """The program runs once, for the instance."""
+    runs = tmp_path / "runs"
+    start({"lab": model(f"""{begin}class TritonPythonModel:
+    def execute(self, requests):
+        return [None for r in requests]
+
+with open({str(runs)!r}, "a") as file:
+    file.write("x")
+""")})
+    assert runs.read_text() == "x"
+
+
 INTERPRETERS = {
     "missing": (None, r"the Python interpreter '.*/missing' is not found"),
     "old": ("import sys\nsys.version_info = (3, 8, 1)\nsys.executable = '/old'\n",
