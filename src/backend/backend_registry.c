@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "codec/json_writer.h"
@@ -220,6 +221,27 @@ static void put_claimed(struct backend_registry *r, const char *path, struct bac
         cond_broadcast(&r->changed);
 }
 
+/* The refusal of backend_registry_find() has the text of the reference server, which tells neither where
+ * it looked nor what is there. */
+static void warn_of_backend(const struct backend_registry *r, const struct backend_wanted *w) {
+        struct dir_list list;
+        const char     *nearest;
+        AUTO_ERROR      err = dir_list_read_directories(r->directory, &list);
+
+        if (err != NULL) {
+                log_warn("model '%s': no backend is found: %s", w->model, err->message);
+                return;
+        }
+        nearest = str_suggest(str_of(w->backend), (const char *const *)list.names, list.n_names);
+        if (nearest == NULL || strcmp(nearest, w->backend) == 0)
+                log_warn("model '%s': its backend would be '%s/%s/libtriton_%s.so'", w->model,
+                         r->directory, w->backend, w->backend);
+        else
+                log_warn("model '%s': there is no backend '%s' in '%s'; did you mean '%s'?",
+                         w->model, w->backend, r->directory, nearest);
+        dir_list_done(&list);
+}
+
 struct error *backend_registry_get(struct backend_registry *r, const struct backend_wanted *wanted,
                                    struct backend **ret) {
         AUTO_CHARS      path = NULL;
@@ -227,7 +249,12 @@ struct error *backend_registry_get(struct backend_registry *r, const struct back
         struct backend *b;
         struct error   *err;
 
-        TRY(backend_registry_find(r, wanted, &path));
+        err = backend_registry_find(r, wanted, &path);
+        if (err != NULL) {
+                if (err->code == ERR_INVALID_ARG && *wanted->runtime == '\0')
+                        warn_of_backend(r, wanted);
+                return err;
+        }
         b = get_or_claim(r, path);
         if (b == NULL) {
                 AUTO_CHARS  python = find_python_library(r, wanted);

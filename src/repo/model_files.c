@@ -181,6 +181,19 @@ static struct error *set_name(struct model_config *config, const char *name) {
         return config_edit_text(config, &config->pb->name, "", name);
 }
 
+/* The refusal of a model whose backend is unknown has the text of the reference server, which speaks of
+ * the name of the directory; mostly a file is missing, or lies in the wrong place. */
+static struct error *fill_config(struct model_files *f, const char *first_path) {
+        const Inference__ModelConfig *pb = f->config->pb;
+        struct error                 *err = model_files_fill(f->config, f->name, first_path);
+
+        if (err != NULL && !config_text_is_set(pb->backend) && !config_text_is_set(pb->platform))
+                log_warn("model '%s': no config.pbtxt names its backend, and no file such as "
+                         "1/model.onnx or 1/model.py shows it",
+                         f->name);
+        return err;
+}
+
 static struct error *read_all(const struct repo_environment *env, const struct model_source *source,
                               struct model_files *f, struct version_scan *scan) {
         AUTO_CHARS first = NULL;
@@ -191,7 +204,7 @@ static struct error *read_all(const struct repo_environment *env, const struct m
                 TRY(set_name(f->config, f->name));
         TRY(model_files_scan(f->directory, scan, &first));
         TRY(model_files_print_given_config(f->config, &f->given_config));
-        TRY(model_files_fill(f->config, f->name, first));
+        TRY(fill_config(f, first));
         TRY(model_config_normalize(f->config));
         TRY(model_config_check(f->config));
         TRY(model_config_check_name(f->config, f->name));

@@ -546,6 +546,9 @@ def mistakes(tmp_path_factory):
 def test_bad_configuration(mistakes, name):
     folder, said, found = mistakes
     expected = BAD_CONFIGURATIONS[name][1]
+    if name == "no_backend":  # what the text, which is Triton's, does not say
+        assert (f"model '{name}': no config.pbtxt names its backend, and no file such as "
+                "1/model.onnx or 1/model.py shows it") in said
     start = f"Poll failed for model directory '{name}': "
     [text] = [text[len(start):] for text in said if text.startswith(start)]
     assert found[name] == {"name": name}
@@ -570,6 +573,22 @@ def test_bad_model(mistakes, name):
     assert found[name] == {"name": name, "version": "1", "state": "UNAVAILABLE",
                            "reason": expected}
     assert f"failed to load '{name}' version 1: {expected}" in said
+
+
+def test_backend_that_is_not_there(tmp_path):
+    """What the text of the refusal, which is Triton's, does not say: where it would be, and which was
+    meant."""
+    write_repository(tmp_path / "models", {
+        name: f'backend: "{name}"\n' + tensors() for name in ("nobody", "idendity")})
+    folder = BUILD / "backends"
+    said = messages(serve(f"--model-repository={tmp_path / 'models'}").stderr)
+    assert f"model 'nobody': its backend would be '{folder}/nobody/libtriton_nobody.so'" in said
+    assert (f"model 'idendity': there is no backend 'idendity' in '{folder}'; did you mean "
+            "'identity'?") in said
+    said = messages(serve(f"--model-repository={tmp_path / 'models'}",
+                          f"--backend-directory={tmp_path / 'none'}").stderr)
+    assert (f"model 'nobody': no backend is found: unable to open directory '{tmp_path / 'none'}': "
+            "No such file or directory") in said
 
 
 COMPLETED = ('{\\"input\\":[{\\"name\\":\\"INPUT0\\",\\"data_type\\":\\"TYPE_INT8\\",'
