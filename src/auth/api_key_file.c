@@ -2,6 +2,7 @@
 #include "auth/api_key_file.h"
 
 #include "base/mem.h"
+#include "base/strbuf.h"
 
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -146,6 +147,19 @@ static struct error *read_digest(struct key_reader *r, struct str word, struct a
         return NULL;
 }
 
+/* With the group that was meant, or else all of them. */
+static struct error *unknown_group(struct key_reader *r, struct str name) {
+        AUTO_STRBUF all = { 0 };
+        const char *nearest = endpoint_group_suggest(name);
+
+        for (int i = ENDPOINT_HEALTH; nearest == NULL && i < N_ENDPOINT_GROUPS; i++)
+                strbuf_printf(&all, "%s, ", endpoint_group_name((enum endpoint_group)i));
+        return error_suggest(FAULT(r, name.ptr, "unknown group '%.*s'%s%s%s",
+                                   STR_ARG(short_word(name)), nearest == NULL ? "; there are " : "",
+                                   strbuf_cstr(&all), nearest == NULL ? "and '*' for all" : ""),
+                             "", nearest);
+}
+
 static struct error *read_groups(struct key_reader *r, struct str word, struct api_key *key) {
         enum endpoint_group group;
 
@@ -158,9 +172,7 @@ static struct error *read_groups(struct key_reader *r, struct str word, struct a
                 } else if (endpoint_group_find(name, &group)) {
                         key->groups |= UINT32_C(1) << group;
                 } else {
-                        return error_suggest(FAULT(r, name.ptr, "unknown group '%.*s'",
-                                                   STR_ARG(short_word(name))),
-                                             "", endpoint_group_suggest(name));
+                        return unknown_group(r, name);
                 }
         }
         return NULL;
