@@ -46,7 +46,9 @@ static struct error *set_log(const struct cli_options *o, struct TRITONSERVER_Se
 
         TRY(read_log_verbose(o->log_verbose, &log.verbose_level));
         if (!log_control_find_format(str_of(o->log_format), &log.format))
-                return error_new(ERR_INVALID_ARG, "invalid argument for --log_format, got: %s",
+                return error_new(ERR_INVALID_ARG,
+                                 "invalid argument for --log-format, expects default, ISO8601 or "
+                                 "json, got: %s",
                                  o->log_format);
         TRY(log_control_apply(t, &log));
         if (*o->log_file == '\0')

@@ -143,7 +143,8 @@ def test_bad_command_line(arguments, text):
     (["--http-port=7", "--grpc-port=7", "--model-repository=x"],
      "The server cannot listen to HTTP requests and GRPC requests at the same address and port "
      "0.0.0.0:7"),
-    (["--log-format=xml", "--model-repository=x"], "invalid argument for --log_format, got: xml"),
+    (["--log-format=xml", "--model-repository=x"],
+     "invalid argument for --log-format, expects default, ISO8601 or json, got: xml"),
     (["--model-control-mode=explcit", "--model-repository=x"],
      "invalid argument for --model-control-mode, expects none, poll or explicit, got: explcit"),
     (["--load-model=m", "--model-repository=x"],

@@ -72,7 +72,7 @@ static void test_verdicts(void **state) {
 /* What only a start finds out. */
 static void test_verdicts_of_a_start(void **state) {
         (void)state;
-        assert_option("--log-format=xml", MIGRATE_MISSING, "log_format");
+        assert_option("--log-format=xml", MIGRATE_MISSING, "--log-format");
         assert_option("--metrics-config=summary_latencies=true", MIGRATE_MISSING, "summaries");
         assert_option("--rate-limit-resource=R", MIGRATE_MISSING, "rate-limit-resource");
         assert_option("--http-restricted-api=none:a=b", MIGRATE_MISSING, "none");
