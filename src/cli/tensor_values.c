@@ -100,6 +100,15 @@ static struct error *check_json(struct str json, struct json_reader *r) {
         return NULL;
 }
 
+static struct error *refuse_count(uint64_t n, const struct tensor_shape *model) {
+        AUTO_STRBUF shape = { 0 };
+
+        tensor_shape_print(model, &shape);
+        return error_new(ERR_INVALID_ARG, "%llu value%s do%s not fill the shape %s",
+                         (unsigned long long)n, n == 1 ? "" : "s", n == 1 ? "es" : "",
+                         strbuf_cstr(&shape));
+}
+
 struct error *tensor_shape_infer(struct str json, const struct tensor_shape *model,
                                  struct tensor_shape *ret) {
         struct tensor_shape nesting;
@@ -122,6 +131,8 @@ struct error *tensor_shape_infer(struct str json, const struct tensor_shape *mod
         if (last == model->n)
                 return NULL;
         TRY(tensor_shape_count(ret, &fixed));
+        if (fixed > 0 && n % fixed != 0)
+                return refuse_count(n, model);
         ret->dims[last] = fixed > 0 ? (int64_t)(n / fixed) : 0;
         return NULL;
 }

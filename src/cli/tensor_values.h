@@ -34,7 +34,7 @@ void tensor_shape_fix(struct tensor_shape *s);
 
 /* Infers the shape of values in JSON. Values nested as deep as `model` has dimensions have the
  * shape of their nesting. The number of values of a flat array, or of one value, determines the
- * variable dimensions. */
+ * variable dimensions; one that leaves a rest is refused. */
 struct error *tensor_shape_infer(struct str json, const struct tensor_shape *model,
                                  struct tensor_shape *ret) NODISCARD;
 

@@ -260,6 +260,15 @@ def test_infer_from_a_file(ctl, tmp_path):
     assert code == USAGE and "/nowhere" in err
 
 
+@pytest.mark.parametrize("values, text", [
+    ("[1,2,3]", "3 values do not fill the shape [-1,2]"),
+    ("5", "1 value does not fill the shape [-1,2]"),
+])
+def test_infer_too_few_values(ctl, values, text):
+    assert ctl("infer", "batched", f"--input=A={values}") == (
+        USAGE, "", f"neso ctl: input 'A': {text}\n")
+
+
 def test_infer_zeros_and_cuts(ctl):
     code, out, _ = ctl("infer", "batched", "--zeros", "--shape=A=4,2", "--values=3")
     assert code == DONE
