@@ -141,6 +141,17 @@ static TRITONSERVER_Error *add_output(const struct answer_source *source,
         return write_output(source, &output, &from, tensor->n_bytes, response);
 }
 
+/* Once for an instance: mostly a name is misspelt, and the client gets an answer without outputs. */
+static void warn_of_output(struct instance *instance, const char *name) {
+        if (instance->has_warned_of_output)
+                return;
+        instance->has_warned_of_output = true;
+        kit_log(TRITONSERVER_LOG_WARN, __FILE__, __LINE__,
+                "model instance '%s' answers with the output '%s', which the model's configuration "
+                "does not have; it is dropped",
+                instance->name, name);
+}
+
 static TRITONSERVER_Error *add_named(const struct answer_source *source,
                                      const struct answer_wanted *wanted,
                                      const struct shm_tensor    *tensor,
@@ -159,6 +170,8 @@ static TRITONSERVER_Error *add_named(const struct answer_source *source,
                 return no_text(source, tensor->name);
         if (is_wanted(wanted, name))
                 err = add_output(source, tensor, name, response);
+        else
+                warn_of_output(source->instance, name);
         free(name);
         return err;
 }

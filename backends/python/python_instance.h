@@ -110,6 +110,7 @@ struct instance {
         struct bls_call *calls; /* calls to other models under way */
         struct hold     *holds; /* inputs on GPUs that the stub may have open */
 
+        bool            has_warned_of_output; /* that the configuration lacks; the reader's role */
         bool            has_lazy_messages; /* since the receiver's last sleep; the reader's role */
         uint64_t        answered_ns;       /* time of the last result; the reader's role */
         uint64_t        average_ns;        /* average length of an execution in the stub; the

@@ -14,7 +14,7 @@ import requests
 
 from grpc_stubs import Client, client, stubs  # noqa: F401
 from python_programs import (ASYNC_RUNNER, IO, RUNNER, OPTIONS, PROGRAM, RAW, code_input, error, infer, run_program,
-                        model, post)
+                        model, post, start)  # noqa: F401
 from scrape import metric
 
 BACKENDS = ("python",)
@@ -247,6 +247,25 @@ returned = [pb_utils.InferenceResponse([more, *answer(1).output_tensors()])]
     assert (status, [o["name"] for o in answer["outputs"]]) == (200, ["RESULT"])
     status, answer = post(server, "raw", "returned = [pb_utils.InferenceResponse([])]")
     assert (status, answer.get("outputs", [])) == (200, [])
+
+
+def test_an_output_that_the_configuration_lacks(start):
+    """A warning for each instance, not for each request: the client sees an answer without outputs."""
+    server = start({"misspelt": model("""
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("RESULTS", np.zeros(1, np.int8))])
+                for _ in requests]
+""")})
+    for _ in range(3):
+        assert infer(server, "misspelt", code_input(""))[1]["outputs"] == []
+    assert server.stop() == 0
+    assert server.text().count(
+        "model instance 'misspelt_0' answers with the output 'RESULTS', which the model's configuration "
+        "does not have; it is dropped") == 1
 
 
 @pytest.mark.parametrize("send", [
