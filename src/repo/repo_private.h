@@ -44,7 +44,7 @@ struct repo {
         struct work_pool       *loads;   /* owned; for loads of repo_start_poll() */
         struct work_pool       *unloads; /* owned; for its unloads, which loads must not delay */
 
-        struct label_list       not_loaded; /* models of the start; of the thread that loads them */
+        struct label_list not_loaded; /* models of the start; of the thread that loads them */
 
         atomic_bool ends_warmups; /* the server is stopping */
 

@@ -6,7 +6,7 @@
 #include "base/strbuf.h"
 
 /* Of "one", "two" and "". */
-#define ALL_GROUPS                                                                                  \
+#define ALL_GROUPS                                                                                 \
         "; there are health, metadata, inference, shared-memory, model-config, model-repository, " \
         "statistics, trace, logging, metrics, and '*' for all"
 #define ONE "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"

@@ -344,8 +344,9 @@ static void test_log_values_that_are_wrong(void **state) {
         assert_refused("--log-format=iso8601", ERR_INVALID_ARG,
                        "invalid argument for --log-format, expects default, ISO8601 or json, got: "
                        "iso8601");
-        assert_refused("--log-format=", ERR_INVALID_ARG,
-                       "invalid argument for --log-format, expects default, ISO8601 or json, got: ");
+        assert_refused(
+                "--log-format=", ERR_INVALID_ARG,
+                "invalid argument for --log-format, expects default, ISO8601 or json, got: ");
         for (size_t i = 0; i < ARRAY_LEN(levels); i++) {
                 AUTO_CHARS argument = mem_printf("--log-verbose=%s", levels[i]);
                 AUTO_CHARS text = mem_printf("Bad option: \"--log-verbose\".\nexpects a level of 0 "

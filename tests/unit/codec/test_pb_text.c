@@ -312,10 +312,12 @@ static const struct {
         { "input { data_type: TYPE_FP33 }", "config.pbtxt:1:20: enum 'DataType' of field "
                                             "'data_type' has no value 'TYPE_FP33'; did you "
                                             "mean 'TYPE_FP32'?" },
-        { "input { data_type: FP32 }", "config.pbtxt:1:20: enum 'DataType' of field 'data_type' has "
-                                       "no value 'FP32'; did you mean 'TYPE_FP32'?" },
-        { "input { data_type: int8 }", "config.pbtxt:1:20: enum 'DataType' of field 'data_type' has "
-                                       "no value 'int8'; did you mean 'TYPE_INT8'?" },
+        { "input { data_type: FP32 }",
+          "config.pbtxt:1:20: enum 'DataType' of field 'data_type' has "
+          "no value 'FP32'; did you mean 'TYPE_FP32'?" },
+        { "input { data_type: int8 }",
+          "config.pbtxt:1:20: enum 'DataType' of field 'data_type' has "
+          "no value 'int8'; did you mean 'TYPE_INT8'?" },
         { "instance_group { kind: CPU }", "config.pbtxt:1:24: enum 'Kind' of field 'kind' has no "
                                           "value 'CPU'; did you mean 'KIND_CPU'?" },
 };
