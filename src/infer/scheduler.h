@@ -99,6 +99,9 @@ struct sequence_ops {
         void (*retire)(struct scheduler *s);
         /* From now on a sequence without requests ends at once, without an idle time. */
         void (*end_idle)(struct scheduler *s);
+        /* To be called before executors are removed, one after the other: this one begins no sequences
+         * any more, which its removal would have to wait for. */
+        void (*close_executor)(struct scheduler *s, const struct executor *e);
         /* Number of live sequences. */
         struct sequence_count (*count)(struct scheduler *s);
         /* Copies the next rows, at most the given number; returns their number, which may be 0 before

@@ -182,6 +182,12 @@ static void sequences_end_idle(struct scheduler *s) {
         own->sequences->end_idle(own);
 }
 
+static void sequences_close_executor(struct scheduler *s, const struct executor *e) {
+        struct scheduler *own = self_of(s)->own;
+
+        own->sequences->close_executor(own, e);
+}
+
 static struct sequence_count sequences_count(struct scheduler *s) {
         struct scheduler *own = self_of(s)->own;
 
@@ -200,6 +206,7 @@ static const struct sequence_ops sequences = {
         .forget = sequences_forget,
         .retire = sequences_retire,
         .end_idle = sequences_end_idle,
+        .close_executor = sequences_close_executor,
         .count = sequences_count,
         .list = sequences_list,
 };

@@ -491,6 +491,28 @@ struct error *model_update_prepare(struct loaded_model *l, const struct model_co
         return NULL;
 }
 
+/* They are removed one after the other. The later ones begin no sequences meanwhile. */
+static void close_instances(const struct loaded_model *l, struct loaded_instance *const *in,
+                            size_t n) {
+        struct scheduler *s = l->model.scheduler;
+
+        for (size_t i = 0; i < n && s->sequences != NULL; i++)
+                s->sequences->close_executor(s, &in[i]->backend->executor);
+}
+
+/* Returns the model's instances that the change removes; the caller owns the array. */
+static struct loaded_instance **list_removed(const struct model_update *u, size_t *ret_n) {
+        const struct loaded_model *l = u->model;
+        struct loaded_instance   **removed =
+                mem_zalloc((l->n_instances + 1) * sizeof(struct loaded_instance *));
+
+        *ret_n = 0;
+        for (size_t i = 0; i < l->n_instances; i++)
+                if (!is_in(u->instances, u->n_kept, l->instances[i]))
+                        removed[(*ret_n)++] = l->instances[i];
+        return removed;
+}
+
 /* Removes an instance from the scheduler, waits until no thread queries it, and frees it. */
 static void end_instance(struct loaded_model *l, struct loaded_instance *in) {
         struct scheduler *s = l->model.scheduler;
@@ -511,24 +533,25 @@ static void update_free(struct model_update *u) {
 
 void model_update_commit(struct model_update *u) {
         struct loaded_model     *l;
-        struct loaded_instance **old;
+        struct loaded_instance **old, **removed;
         struct group_config     *old_groups;
-        size_t                   n_old;
+        size_t                   n_removed;
 
         if (u == NULL)
                 return;
         l = u->model;
+        removed = list_removed(u, &n_removed);
+        close_instances(l, removed, n_removed);
         mutex_lock(&l->lock);
         old = l->instances;
-        n_old = l->n_instances;
         old_groups = l->groups;
         l->instances = u->instances;
         l->n_instances = u->n_instances;
         l->groups = u->config;
         mutex_unlock(&l->lock);
-        for (size_t i = 0; i < n_old; i++)
-                if (!is_in(l->instances, u->n_kept, old[i]))
-                        end_instance(l, old[i]);
+        for (size_t i = 0; i < n_removed; i++)
+                end_instance(l, removed[i]);
+        free(removed);
         free(old);
         u->instances = NULL;
         u->config = old_groups;
@@ -538,6 +561,8 @@ void model_update_commit(struct model_update *u) {
 void model_update_cancel(struct model_update *u) {
         if (u == NULL)
                 return;
+        if (u->n_instances > u->n_kept)
+                close_instances(u->model, &u->instances[u->n_kept], u->n_instances - u->n_kept);
         for (size_t i = u->n_kept; i < u->n_instances; i++)
                 end_instance(u->model, u->instances[i]);
         update_free(u);

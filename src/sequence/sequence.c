@@ -476,6 +476,16 @@ static struct error *sequence_add(struct scheduler *base, struct executor *execu
         return NULL;
 }
 
+static void sequence_close_executor(struct scheduler *base, const struct executor *executor) {
+        struct sequence_scheduler *s = self_of(base);
+        struct sequence_instance  *in = find_instance(s, executor);
+
+        if (in == NULL)
+                return; /* a passive one */
+        MUTEX_GUARD(&s->lock);
+        sequence_table_retire_place(&s->table, in->place);
+}
+
 /* Waits until the last sequence of the instance has ended: only this instance has its state. */
 static void sequence_remove(struct scheduler *base, struct executor *executor) {
         struct sequence_scheduler *s = self_of(base);
@@ -633,6 +643,7 @@ static const struct sequence_ops life_ops = {
         .forget = sequence_forget,
         .retire = sequence_retire,
         .end_idle = sequence_end_idle,
+        .close_executor = sequence_close_executor,
         .count = sequence_count,
         .list = sequence_list,
 };

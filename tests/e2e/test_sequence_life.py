@@ -272,6 +272,33 @@ def test_instances_that_go(tmp_path):
         wait_for_metric(server, 0, "neso_sequence_slots", "m", state="free")
 
 
+def by_instance(server):
+    """The ids of the sequences, in the order of their instances."""
+    reply = requests.get(f"{server.url}/v2/models/m/sequences", timeout=SECONDS)
+    rows = reply.json()["model_sequences"][0]["sequences"]
+    return [row["id"] for row in sorted(rows, key=lambda row: row["instance"])]
+
+
+def test_all_instances_that_go_take_nothing_new(tmp_path):
+    """They end one after the other. One that waits for its turn takes no new sequences either, which the load
+    would have to wait for as well."""
+    with opens(tmp_path, model(count=3)) as server, \
+            concurrent.futures.ThreadPoolExecutor() as pool:
+        serials = {i: infer(server, "m", i, i, start=True)["SERIAL"] for i in (1, 2, 3)}
+        stays, *go = by_instance(server)  # the first stays, the others go in this order
+        write(server, "m/config.pbtxt", model(count=1))
+        update = pool.submit(load, server, "m")
+        wait_for_groups(server, 1)
+        waiting = pool.submit(infer, server, "m", 5, 4, start=True, end=True)
+        wait_for_metric(server, 1, "neso_sequences_backlog", "m")
+        for i in reversed(go):
+            assert infer(server, "m", 10, i, end=True) == {"SUM": i + 10, "SERIAL": serials[i]}
+        assert update.result(SECONDS).status_code == 200
+        assert not waiting.done()
+        assert infer(server, "m", 10, stays, end=True)["SUM"] == stays + 10
+        assert waiting.result(SECONDS) == {"SUM": 5, "SERIAL": serials[stays]}
+
+
 def test_one_stream_through_reloads(tmp_path, stubs):  # noqa: F811
     """A stream whose requests are sent one by one, each after a reload."""
     arrived = threading.Semaphore(0)

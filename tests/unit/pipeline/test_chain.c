@@ -244,6 +244,7 @@ static void test_budget_is_used_up(void **state) {
 struct own_scheduler {
         struct scheduler base;
         bool             has_retired, has_ended_idle, is_freed;
+        const void      *closed;          /* executor */
         uint64_t         forgotten, live; /* ids */
 };
 
@@ -265,6 +266,10 @@ static void own_retire(struct scheduler *s) {
 
 static void own_end_idle(struct scheduler *s) {
         own_of(s)->has_ended_idle = true;
+}
+
+static void own_close_executor(struct scheduler *s, const struct executor *e) {
+        own_of(s)->closed = e;
 }
 
 static struct sequence_count own_count(struct scheduler *s) {
@@ -295,6 +300,7 @@ static void test_sequences_of_the_first(void **state) {
                                                         .forget = own_forget,
                                                         .retire = own_retire,
                                                         .end_idle = own_end_idle,
+                                                        .close_executor = own_close_executor,
                                                         .count = own_count,
                                                         .list = own_list };
         struct own_scheduler own = { .base = { .ops = &ops, .sequences = &sequences }, .live = 7 };
@@ -319,6 +325,8 @@ static void test_sequences_of_the_first(void **state) {
         assert_true(own.has_retired);
         chain->sequences->end_idle(chain);
         assert_true(own.has_ended_idle);
+        chain->sequences->close_executor(chain, (const struct executor *)(const void *)&row);
+        assert_ptr_equal(own.closed, &row);
         assert_int_equal(chain->sequences->count(chain).n_backlog, 4);
         assert_int_equal(chain->sequences->list(chain, &at, &row, 5), 1);
         assert_int_equal(row.number, 5);
