@@ -221,17 +221,59 @@ static void test_families(void **state) {
                                                   "own total", "what it is"),
                      TRITONSERVER_ERROR_INVALID_ARG,
                      "invalid name of a metric family: 'own total'");
-        /* It would be on the page twice. */
-        assert_error(TRITONSERVER_MetricFamilyNew(&other, TRITONSERVER_METRIC_KIND_COUNTER,
-                                                  "nv_inference_count", "what it is"),
-                     TRITONSERVER_ERROR_INVALID_ARG,
-                     "metric family 'nv_inference_count' has a name of the server's own");
         assert_ok(TRITONSERVER_MetricFamilyDelete(one));
         assert_ok(TRITONSERVER_MetricIncrement(metric, 1)); /* the other user keeps it */
         assert_page("own_total", "# HELP own_total what it is\n# TYPE own_total counter\n"
                                  "own_total 1\n");
         assert_ok(TRITONSERVER_MetricDelete(metric));
         assert_ok(TRITONSERVER_MetricFamilyDelete(same));
+}
+
+/* They would be on the page twice. Some are there only with GPUs, or with models of a kind. */
+static void test_names_of_servers(void **state) {
+        static const char *const names[] = {
+                "nv_inference_count",
+                "nv_inference_first_response_histogram_ms",
+                "nv_model_load_duration_secs",
+                "nv_cache_num_hits_per_model",
+                "nv_cpu_utilization",
+                "nv_pinned_memory_pool_used_bytes",
+                "nv_gpu_utilization",
+                "nv_gpu_memory_used_bytes",
+                "nv_gpu_power_limit",
+                "nv_energy_consumption",
+                "neso_request_duration_seconds",
+                "neso_request_split",
+                "neso_batch_size",
+                "neso_batch_dispatch_reason",
+                "neso_executions_total",
+                "neso_load_ratio",
+                "neso_oldest_request_age_seconds",
+                "neso_model_ready",
+                "neso_sequences_active",
+                "neso_sequence_slots",
+                "neso_member_rows",
+                "neso_virtual_instance_busy",
+                "neso_chain_inflight",
+                "neso_scheduler_errors",
+                "neso_gpu_info",
+                "neso_pinned_memory_pool_full_total",
+                "neso_log_lines_lost_total",
+                "neso_rejected_total",
+                "neso_api_key_refused_total",
+        };
+
+        (void)state;
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+                struct TRITONSERVER_MetricFamily *family = NULL;
+                char                              text[128];
+
+                snprintf(text, sizeof(text), "metric family '%s' has a name of the server's own",
+                         names[i]);
+                assert_error(TRITONSERVER_MetricFamilyNew(&family, TRITONSERVER_METRIC_KIND_GAUGE,
+                                                          names[i], "what it is"),
+                             TRITONSERVER_ERROR_INVALID_ARG, text);
+        }
 }
 
 static int open_server(void **state) {
@@ -252,7 +294,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_counter),   cmocka_unit_test(test_gauge),
                 cmocka_unit_test(test_histogram), cmocka_unit_test(test_labels),
-                cmocka_unit_test(test_families),
+                cmocka_unit_test(test_families),  cmocka_unit_test(test_names_of_servers),
         };
 
         return cmocka_run_group_tests(tests, open_server, close_server);
