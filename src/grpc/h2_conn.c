@@ -831,6 +831,7 @@ static bool session_open(struct h2_conn *c) {
         nghttp2_option            *options = NULL;
         bool                       is_fine;
 
+        h2_scan_init(&c->scan);
         is_fine =
                 nghttp2_session_callbacks_new(&callbacks) == 0 && nghttp2_option_new(&options) == 0;
         if (is_fine) {
@@ -879,7 +880,7 @@ static bool keep_rest(struct h2_conn *c, struct str rest, struct buf *owner) {
         return true;
 }
 
-static bool session_receive(struct h2_conn *c, struct str bytes, struct buf *owner) {
+static bool session_feed(struct h2_conn *c, struct str bytes, struct buf *owner, size_t *ret_n) {
         ssize_t n;
 
         c->feed_owner = owner;
@@ -889,11 +890,35 @@ static bool session_receive(struct h2_conn *c, struct str bytes, struct buf *own
         c->fed_bytes = 0;
         if (n == NGHTTP2_ERR_FLOODED)
                 enhance_your_calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
-        if (n < 0 || !takes_input(c))
-                return false;
-        if (turns_is_waiting(&c->turn))
-                return keep_rest(c, str_range(bytes.ptr + n, bytes.len - (size_t)n), owner);
-        return (size_t)n == bytes.len;
+        *ret_n = n > 0 ? (size_t)n : 0;
+        return n >= 0 && takes_input(c);
+}
+
+/* Also with no bytes: nghttp2 goes on where it paused. */
+static bool session_receive(struct h2_conn *c, struct str bytes, struct buf *owner) {
+        bool is_first = true;
+
+        for (; bytes.len > 0 || is_first; is_first = false) {
+                struct h2_scan  before = c->scan;
+                struct h2_piece piece = h2_scan_take(&c->scan, bytes);
+                size_t          n = 0;
+
+                if (piece.is_stray && limits_resets(c) && !count_control_frame(c))
+                        return false;
+                if ((piece.feed.len > 0 || bytes.len == 0) &&
+                    !session_feed(c, piece.feed, owner, &n))
+                        return false;
+                if (n < piece.feed.len && !turns_is_waiting(&c->turn))
+                        return false;
+                if (n < piece.feed.len) {
+                        h2_scan_take_back(&c->scan, &before, piece.feed, n);
+                        piece.n_used = n;
+                }
+                bytes = str_skip(bytes, piece.n_used);
+                if (turns_is_waiting(&c->turn))
+                        return keep_rest(c, bytes, owner);
+        }
+        return true;
 }
 
 static struct iovec session_room(struct h2_conn *c) {

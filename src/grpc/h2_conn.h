@@ -42,6 +42,7 @@
 #include "grpc/grpc_limits.h"
 #include "grpc/h2_blocks.h"
 #include "grpc/h2_fields.h"
+#include "grpc/h2_scan.h"
 #include "net/conn.h"
 #include "net/loop.h"
 #include "net/mailbox.h"
@@ -210,6 +211,8 @@ struct h2_conn {
         uint64_t        age_ns;       /* when its age limit is reached, or CLOCK_NEVER */
         uint64_t        grace_end_ns; /* when it is closed after that, or CLOCK_NEVER */
         enum h2_leaving leaving;
+
+        struct h2_scan scan; /* of the bytes that come */
 
         /* State of the frame that is being received. */
         int32_t           frame_id;
