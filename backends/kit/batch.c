@@ -29,19 +29,11 @@ static uint64_t execution_start(TRITONBACKEND_ModelInstance *instance) {
         return kit_clock_ns();
 }
 
-/* Reports the statistics of a request that ends now. */
-static void report_slot(struct kit_batch *batch, struct kit_slot *slot, bool is_success) {
-        struct kit_stats stats = batch->stats;
-
-        if (stats.exec_end == 0)
-                stats.exec_end = kit_clock_ns();
-        kit_stats_report(&stats, batch->instance, slot->request, is_success);
-}
-
-/* Ends the slot: sends the response with `err`, which stays the caller's, and releases the
- * request. */
-static void end_slot(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_Error *err) {
-        report_slot(batch, slot, err == NULL);
+/* Ends the slot: reports its statistics, sends the response with `err`, which stays the caller's, and
+ * releases the request. */
+static void end_slot(struct kit_batch *batch, struct kit_slot *slot, const struct kit_stats *stats,
+                     TRITONSERVER_Error *err) {
+        kit_stats_report(stats, batch->instance, slot->request, err == NULL);
         if (slot->response != NULL)
                 kit_error_log(TRITONBACKEND_ResponseSend(slot->response,
                                                          TRITONSERVER_RESPONSE_COMPLETE_FINAL, err),
@@ -52,6 +44,15 @@ static void end_slot(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVE
         slot->response = NULL;
         batch->n_live--;
         batch->n_rows -= slot->rows;
+}
+
+/* The same for a slot that ends before the batch does. */
+static void fail_slot(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_Error *err) {
+        struct kit_stats stats = batch->stats;
+
+        if (stats.exec_end == 0)
+                stats.exec_end = kit_clock_ns();
+        end_slot(batch, slot, &stats, err);
 }
 
 TRITONSERVER_Error *kit_batch_open(struct kit_batch *batch, TRITONBACKEND_ModelInstance *instance,
@@ -75,7 +76,7 @@ TRITONSERVER_Error *kit_batch_open(struct kit_batch *batch, TRITONBACKEND_ModelI
                 slot->rows = 1;
                 if (err != NULL) {
                         slot->response = NULL;
-                        end_slot(batch, slot, err);
+                        fail_slot(batch, slot, err);
                         kit_error_log(err, "failed to create a response");
                 }
         }
@@ -137,7 +138,7 @@ void kit_batch_drop_cancelled(struct kit_batch *batch) {
 }
 
 void kit_batch_fail(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_Error *err) {
-        end_slot(batch, slot, err);
+        fail_slot(batch, slot, err);
         TRITONSERVER_ErrorDelete(err);
 }
 
@@ -146,7 +147,7 @@ void kit_batch_fail_all(struct kit_batch *batch, TRITONSERVER_Error *err) {
 
         for (slot = kit_batch_live(batch, batch->slots); slot != NULL;
              slot = kit_batch_live(batch, slot + 1))
-                end_slot(batch, slot, err);
+                fail_slot(batch, slot, err);
         TRITONSERVER_ErrorDelete(err);
 }
 
@@ -182,7 +183,7 @@ static void answer_live(struct kit_batch *batch) {
                 if (is_row)
                         NESO_ThreadBeginResponses();
                 for (unsigned n = 0; slot != NULL && n < MAX_BURST; n++) {
-                        end_slot(batch, slot, NULL);
+                        end_slot(batch, slot, &batch->stats, NULL);
                         slot = kit_batch_live(batch, slot + 1);
                 }
                 if (is_row)

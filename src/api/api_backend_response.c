@@ -17,11 +17,12 @@
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseNew(TRITONBACKEND_Response **response,
                                               TRITONBACKEND_Request   *request) {
-        struct response *r;
+        struct response_result made;
 
         API_NEEDS(response, request);
-        API_TRY(response_new((struct request *)request, &r));
-        *response = (TRITONBACKEND_Response *)r;
+        made = response_make((struct request *)request);
+        API_TRY(made.error);
+        *response = (TRITONBACKEND_Response *)made.response;
         return NULL;
 }
 
@@ -69,14 +70,15 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *respons
                                                  TRITONBACKEND_Output **output, const char *name,
                                                  const TRITONSERVER_DataType datatype,
                                                  const int64_t *shape, const uint32_t dims_count) {
-        struct response_output *o;
+        struct output_result made;
 
         API_NEEDS(response, output, name);
         if (dims_count > 0)
                 API_NEEDS(shape);
-        API_TRY(response_add_output(RESPONSE(response), name, (enum data_type)datatype, shape,
-                                    dims_count, &o));
-        *output = (TRITONBACKEND_Output *)o;
+        made = response_append_output(RESPONSE(response), name, (enum data_type)datatype, shape,
+                                      dims_count);
+        API_TRY(made.error);
+        *output = (TRITONBACKEND_Output *)made.output;
         return NULL;
 }
 

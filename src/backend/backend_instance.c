@@ -257,8 +257,8 @@ struct error *backend_instance_stacks(struct backend_instance *in, struct messag
 }
 
 /* `succeeded`: the statistics that count the request; NULL when it failed. */
-static void report_trace(struct trace *t, struct model_stats *succeeded,
-                         const struct request_times *times) {
+static NOINLINE void report_trace(struct trace *t, struct model_stats *succeeded,
+                                  const struct request_times *times) {
         trace_report(t, TRACE_COMPUTE_START, times->exec_start_ns);
         trace_report(t, TRACE_COMPUTE_INPUT_END, times->compute_start_ns);
         trace_report(t, TRACE_COMPUTE_OUTPUT_START, times->compute_end_ns);

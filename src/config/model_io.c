@@ -18,6 +18,7 @@ struct io_source {
         const int64_t                       *dims;
         size_t                               n_dims;
         const Inference__ModelTensorReshape *reshape; /* may be NULL */
+        bool                                 is_shape_tensor;
 };
 
 /* NULL only when memory is short; n 0 gives a valid pointer. */
@@ -55,27 +56,30 @@ static struct error *compile_io(struct arena *a, const struct io_source *from,
         if (bytes == SHAPE_OVERFLOW || bytes == SHAPE_BYTES_OVERFLOW)
                 return error_new(ERR_INVALID_ARG, "tensor '%s' has more bytes than can be counted",
                                  from->name);
+        if (bytes > 0 && !io->has_reshape && !from->is_shape_tensor)
+                io->fixed_bytes = (uint64_t)bytes;
+        io->is_shape_tensor = from->is_shape_tensor;
         return NULL;
 }
 
 static struct error *compile_input(struct model_io_set *s, const Inference__ModelInput *pb,
                                    struct model_io *io) {
-        struct io_source from = { pb->name, pb->data_type, pb->dims, pb->n_dims, pb->reshape };
+        struct io_source from = { pb->name,   pb->data_type, pb->dims,
+                                  pb->n_dims, pb->reshape,   pb->is_shape_tensor };
 
         TRY(compile_io(&s->arena, &from, io));
         io->is_optional = pb->optional;
         io->is_ragged = pb->allow_ragged_batch;
-        io->is_shape_tensor = pb->is_shape_tensor;
         s->n_required_inputs += !io->is_optional;
         return NULL;
 }
 
 static struct error *compile_output(struct model_io_set *s, const Inference__ModelOutput *pb,
                                     struct model_io *io) {
-        struct io_source from = { pb->name, pb->data_type, pb->dims, pb->n_dims, pb->reshape };
+        struct io_source from = { pb->name,   pb->data_type, pb->dims,
+                                  pb->n_dims, pb->reshape,   pb->is_shape_tensor };
 
         TRY(compile_io(&s->arena, &from, io));
-        io->is_shape_tensor = pb->is_shape_tensor;
         if (config_text_is_set(pb->label_filename)) {
                 io->label_filename = arena_try_str(&s->arena, str_of(pb->label_filename));
                 if (io->label_filename == NULL)

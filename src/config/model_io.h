@@ -30,12 +30,15 @@ struct model_io {
         uint32_t       n_reshape;
         const int64_t *dims;    /* in arena; without the batch dimension, -1 = any */
         const int64_t *reshape; /* in arena; the backend's view, NULL when !has_reshape */
-        bool           has_reshape;
-        bool           is_optional; /* inputs: requests may leave it out */
-        bool           is_ragged;   /* inputs: allow_ragged_batch */
-        bool           is_variable; /* at least one dimension is -1 */
-        bool           is_shape_tensor;
-        const char    *label_filename; /* in arena; outputs; NULL when none */
+        /* Bytes of a tensor, of one row of a batch; 0 unless they are the same for all tensors, and a tensor reaches
+         * the backend as it is: no strings, no dimension of -1, no reshape, no shape tensor. */
+        uint64_t    fixed_bytes;
+        bool        has_reshape;
+        bool        is_optional; /* inputs: requests may leave it out */
+        bool        is_ragged;   /* inputs: allow_ragged_batch */
+        bool        is_variable; /* at least one dimension is -1 */
+        bool        is_shape_tensor;
+        const char *label_filename; /* in arena; outputs; NULL when none */
 };
 
 struct model_io_set {

@@ -38,7 +38,7 @@ static COLD struct error *sent_after_final(const struct response_source *s) {
 }
 
 /* After FINAL the allocator is not called, since its memory may be gone. */
-static struct error *start_allocator(const struct response_source *s) {
+static ALWAYS_INLINE struct error *start_allocator(const struct response_source *s) {
         if (s->allocator == NULL || s->allocator->start == NULL ||
             response_stream_has_ended(s->stream))
                 return NULL;
@@ -71,8 +71,8 @@ static COLD struct error *note_lost(struct response_stream *s) {
 }
 
 /* Inlined, so that the source of a request's response is written once. */
-static ALWAYS_INLINE struct error *make_response(const struct response_source *source,
-                                                 bool may_wait, struct response **ret) {
+static ALWAYS_INLINE struct response_result make_response(const struct response_source *source,
+                                                          bool                          may_wait) {
         struct response *r;
         bool             is_lent;
 
@@ -83,29 +83,31 @@ static ALWAYS_INLINE struct error *make_response(const struct response_source *s
                 r = try_alloc(sizeof(*r));
         if (r == NULL) {
                 response_stream_leave(source->stream, sizeof(*r), 0);
-                return note_lost(source->stream);
+                return (struct response_result){ .error = note_lost(source->stream) };
         }
         init(r, source, is_lent);
         if (*source->id != '\0' && !copy_id(r, source->id)) {
                 response_free(r);
-                return note_lost(source->stream);
+                return (struct response_result){ .error = note_lost(source->stream) };
         }
         /* A failure becomes the error of this response, since only a response reports it to the client. */
-        r->error = start_allocator(source);
-        *ret = r;
-        return NULL;
+        r->error = start_allocator(&r->source);
+        return (struct response_result){ .response = r };
 }
 
 /* Responses that wait for those of earlier requests are not written meanwhile, and the same backend may
  * have to create the earlier ones: so a response with a ticket does not wait for room. */
 struct error *response_new_from(const struct response_source *source, struct response **ret) {
-        return make_response(source, source->ticket == NULL, ret);
+        struct response_result made = make_response(source, source->ticket == NULL);
+
+        *ret = made.response;
+        return made.error;
 }
 
-struct error *response_new(const struct request *req, struct response **ret) {
+struct response_result response_make(const struct request *req) {
         const struct response_source source = response_source_of(req);
 
-        return make_response(&source, source.ticket == NULL, ret);
+        return make_response(&source, source.ticket == NULL);
 }
 
 /* Returns the size of the buffer. */
@@ -114,7 +116,7 @@ static uint64_t release_buffer(struct response_output *o) {
 
         if (!o->has_buffer)
                 return 0;
-        if (a->release != NULL)
+        if (a != NULL && a->release != NULL)
                 error_free(a->release((struct response_allocator *)a, o->base, o->userp,
                                       o->byte_size, o->attributes.memory_type,
                                       o->attributes.memory_id));
@@ -168,15 +170,15 @@ struct response_output *response_find_output(const struct response *r, const cha
         return NULL;
 }
 
-/* Adds an output with room for a shape of `cap_dims`; the caller fills it in. */
-static struct error *add_output(struct response *r, const char *name, size_t cap_dims,
-                                struct response_output **ret, int64_t **ret_shape) {
+/* Adds an output with room for a shape of `cap_dims`; the caller fills it in. NULL: memory is short. */
+static ALWAYS_INLINE struct response_output *add_output(struct response *r, const char *name,
+                                                        size_t cap_dims, int64_t **ret_shape) {
         struct response_output *o;
         int64_t                *shape;
 
         o = arena_try_alloc(&r->arena, sizeof(*o) + cap_dims * sizeof(*shape));
         if (name == NULL || o == NULL)
-                return out_of_memory();
+                return NULL;
         shape = (int64_t *)(void *)(o + 1);
         /* Field by field: a compiler clears so large a struct with a loop. */
         o->name = name;
@@ -197,54 +199,83 @@ static struct error *add_output(struct response *r, const char *name, size_t cap
                 r->first_output = o;
         r->last_output = o;
         r->n_outputs++;
-        *ret = o;
         *ret_shape = shape;
-        return NULL;
+        return o;
 }
 
-static struct error *check_dims(const char *name, size_t n_dims) {
-        if (n_dims <= REQUEST_MAX_DIMS)
-                return NULL;
+static COLD struct error *too_many_dims(const char *name, size_t n_dims) {
         return error_new(ERR_INVALID_ARG,
                          "output '%s' has %zu dimensions, at most %d are supported", name, n_dims,
                          REQUEST_MAX_DIMS);
 }
 
-struct error *response_add_output(struct response *r, const char *name, enum data_type type,
-                                  const int64_t *dims, uint32_t n_dims,
-                                  struct response_output **ret) {
+struct output_result response_append_output(struct response *r, const char *name,
+                                            enum data_type type, const int64_t *dims,
+                                            uint32_t n_dims) {
         const struct model_io_set *io = r->source.model->io;
         const struct model_io     *t = model_io_find_output_named(io, name, r->n_outputs);
         struct response_output    *o;
         int64_t                   *shape;
 
-        TRY(check_dims(name, n_dims));
+        if (n_dims > REQUEST_MAX_DIMS)
+                return (struct output_result){ .error = too_many_dims(name, n_dims) };
         /* The model's own string lives as long as the response, which holds the model. */
-        TRY(add_output(r, t != NULL ? t->name : arena_try_str(&r->arena, str_of(name)),
-                       output_shape_max_dims(t, n_dims), &o, &shape));
+        o = add_output(r, t != NULL ? t->name : arena_try_str(&r->arena, str_of(name)),
+                       output_shape_max_dims(t, n_dims), &shape);
+        if (o == NULL)
+                return (struct output_result){ .error = out_of_memory() };
         o->type = type;
         o->n_dims = output_shape_restore(io, t, dims, n_dims, shape);
-        *ret = o;
-        return NULL;
+        return (struct output_result){ .output = o };
 }
 
 struct error *response_add_client_output(struct response *r, const char *name, enum data_type type,
                                          uint32_t n_dims, struct response_output **ret,
                                          int64_t **ret_shape) {
-        TRY(check_dims(name, n_dims));
-        TRY(add_output(r, name, n_dims, ret, ret_shape));
+        if (n_dims > REQUEST_MAX_DIMS)
+                return too_many_dims(name, n_dims);
+        *ret = add_output(r, name, n_dims, ret_shape);
+        if (*ret == NULL)
+                return out_of_memory();
         (*ret)->type = type;
         (*ret)->n_dims = n_dims;
         return NULL;
 }
 
-/* Follows the redirections to the allocator that gives the memory; returns their number. */
-static uint32_t find_origin(struct memory_origin *m) {
-        uint32_t n = 0;
+/* Takes memory for the output from an allocator, which replaces the preferred type and id in the output's attributes by
+ * the actual ones. */
+static struct error *take_from(const struct response_allocator *a, void *userp, const char *name,
+                               struct response_output *o) {
+        struct buffer_attributes *attributes = &o->attributes;
 
-        while (m->allocator->redirect != NULL && m->allocator->redirect(m->userp, m->name, m))
-                n++;
-        return n;
+        o->lender = a;
+        return a->alloc((struct response_allocator *)a, name, attributes->byte_size,
+                        attributes->memory_type, attributes->memory_id, userp, &o->base, &o->userp,
+                        &attributes->memory_type, &attributes->memory_id);
+}
+
+static inline bool take_small(const struct response_source *s, struct response_output *o) {
+        const struct response_allocator *a = s->allocator;
+
+        if (a->small == NULL || o->attributes.memory_type != MEMORY_CPU)
+                return false;
+        o->base = a->small(s->allocator_userp, o->attributes.byte_size);
+        if (o->base == NULL)
+                return false;
+        o->lender = NULL;
+        o->attributes.memory_id = 0;
+        return true;
+}
+
+/* Follows the redirections to the allocator that gives the memory. */
+static NOINLINE struct error *take_from_origin(struct response_output *o) {
+        const struct response_source *s = &o->response->source;
+        struct memory_origin          m = { s->allocator, s->allocator_userp, o->name };
+
+        o->n_redirects = 0;
+        while (m.allocator->redirect != NULL && m.allocator->redirect(m.userp, m.name, &m))
+                o->n_redirects++;
+        return take_from(m.allocator, m.userp, m.name, o);
 }
 
 /* The allocator has given memory of a device to code that writes on the CPU. */
@@ -294,9 +325,8 @@ struct error *response_output_get(struct response_output *o, enum output_writer 
                                   void **ret) {
         struct response                 *r = o->response;
         const struct response_allocator *a = r->source.allocator;
-        struct memory_origin             m = { a, r->source.allocator_userp, o->name };
-        enum memory_type                 actual_type = *type;
-        int64_t                          actual_id = *id;
+        enum memory_type                 given_type;
+        int64_t                          given_id;
 
         if (o->has_buffer)
                 return error_new(ERR_ALREADY_EXISTS,
@@ -308,25 +338,25 @@ struct error *response_output_get(struct response_output *o, enum output_writer 
         if (a == NULL)
                 return error_new(ERR_INTERNAL, "no response allocator is set for output '%s'",
                                  o->name);
-        o->n_redirects = find_origin(&m);
-        o->lender = m.allocator;
-        TRY(m.allocator->alloc((struct response_allocator *)m.allocator, m.name, byte_size, *type,
-                               *id, m.userp, &o->base, &o->userp, &actual_type, &actual_id));
+        o->attributes.memory_type = *type;
+        o->attributes.memory_id = *id;
+        o->attributes.byte_size = byte_size;
+        if (!take_small(&r->source, o))
+                TRY(take_from_origin(o));
         if (o->base == NULL && byte_size > 0 && !response_stream_is_queried(r->source.stream))
                 return error_new(ERR_UNAVAILABLE, "no memory was given for output '%s'", o->name);
         o->has_buffer = true;
         o->byte_size = byte_size;
         response_stream_add_bytes(r->source.stream, byte_size);
-        o->attributes = (struct buffer_attributes){ .memory_type = actual_type,
-                                                    .memory_id = actual_id,
-                                                    .byte_size = byte_size };
+        given_type = o->attributes.memory_type;
+        given_id = o->attributes.memory_id;
         if (a->attributes != NULL)
                 TRY(a->attributes((struct response_allocator *)a, o->name, &o->attributes,
                                   r->source.allocator_userp, o->userp));
-        if (actual_type == MEMORY_GPU)
-                return give_on_device(o, writer, actual_id, type, id, ret);
-        *type = actual_type;
-        *id = actual_id;
+        if (given_type == MEMORY_GPU)
+                return give_on_device(o, writer, given_id, type, id, ret);
+        *type = given_type;
+        *id = given_id;
         *ret = o->base;
         return NULL;
 }
@@ -383,6 +413,11 @@ static COLD void deliver_stages(struct response *r) {
                 staged_outputs_drop(r);
 }
 
+static COLD void report_outputs(struct response *r) {
+        trace_report_outputs(r);
+        trace_unref(STEAL(r->source.trace));
+}
+
 struct error *response_send(struct response *r, uint32_t flags, const struct error *why) {
         const struct response_source *s = &r->source;
         struct response_tap          *tap;
@@ -400,10 +435,8 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
         tap = response_stream_take_tap(s->stream);
         if (tap != NULL)
                 tap->keep(tap, r, flags);
-        if (s->trace != NULL) {
-                trace_report_outputs(r);
-                trace_unref(STEAL(r->source.trace));
-        }
+        if (s->trace != NULL)
+                report_outputs(r);
         if (r->has_staged)
                 deliver_stages(r);
         if (s->model->is_decoupled)
@@ -424,10 +457,11 @@ static COLD struct response *new_from_reserve(const struct response_source *s) {
 }
 
 struct error *response_send_error(const struct response_source *s, const struct error *why) {
-        struct response *r = NULL;
+        struct response_result made = make_response(s, false);
 
-        error_free(make_response(s, false, &r));
-        return response_send(r != NULL ? r : new_from_reserve(s), RESPONSE_FINAL, why);
+        error_free(made.error);
+        return response_send(made.response != NULL ? made.response : new_from_reserve(s),
+                             RESPONSE_FINAL, why);
 }
 
 /* For a backend that had no memory for a response, and ends without it: the client learns of it. */

@@ -33,7 +33,8 @@ struct response_output {
         struct buffer_attributes attributes;
         struct response         *response;
         struct response_output  *next;
-        /* Borrowed: the allocator that gave the memory, and that takes it back. Valid with has_buffer. */
+        /* Borrowed: the allocator that gave the memory, and that takes it back; NULL: nobody does. Valid with
+         * has_buffer. */
         const struct response_allocator *lender;
         /* An output of an ensemble or a chain that has no labels has those of the step's output, under
          * the name that the output has in the step. */
@@ -91,13 +92,42 @@ static inline struct response_source response_source_of(const struct request *re
  * An error of the allocator's start function becomes the error of the response: it gets no buffers and
  * is sent with the error. */
 struct error *response_new_from(const struct response_source *source, struct response **ret);
-struct error *response_new(const struct request *req, struct response **ret);
 void          response_free(struct response *response);
 
+/* What a function returns in two registers, since a result that is written through a pointer costs its caller in the
+ * C API a variable in memory. */
+struct response_result {
+        struct error    *error;    /* owned by the caller; NULL: success */
+        struct response *response; /* NULL: failure */
+};
+struct output_result {
+        struct error           *error; /* likewise */
+        struct response_output *output;
+};
+
+/* Likewise, from the request itself. */
+struct response_result response_make(const struct request *req) NODISCARD;
 /* Adds an output; undoes the configuration's reshape. */
-struct error *response_add_output(struct response *response, const char *name, enum data_type type,
-                                  const int64_t *dims, uint32_t n_dims,
-                                  struct response_output **ret);
+struct output_result response_append_output(struct response *response, const char *name,
+                                            enum data_type type, const int64_t *dims,
+                                            uint32_t n_dims) NODISCARD;
+
+static inline struct error *response_new(const struct request *req, struct response **ret) {
+        struct response_result made = response_make(req);
+
+        *ret = made.response;
+        return made.error;
+}
+
+static inline struct error *response_add_output(struct response *response, const char *name,
+                                                enum data_type type, const int64_t *dims,
+                                                uint32_t n_dims, struct response_output **ret) {
+        struct output_result made = response_append_output(response, name, type, dims, n_dims);
+
+        *ret = made.output;
+        return made.error;
+}
+
 /* As response_add_output(), for a shape that needs no conversion: the caller writes the shape that the
  * client sees to *ret_shape. The name must outlive the response (the model's, or one in the response's
  * arena). */

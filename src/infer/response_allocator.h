@@ -43,8 +43,12 @@ struct memory_origin {
  * allocator, which also takes it back; then *ret says from where. */
 typedef bool (*allocator_redirect_fn)(void *userp, const char *tensor, struct memory_origin *ret);
 
+/* Memory of the host for a small output, without a userp, which is not released; NULL: alloc() decides. Any thread. */
+typedef void *(*allocator_small_fn)(void *userp, size_t byte_size);
+
 struct response_allocator {
         allocator_alloc_fn      alloc;
+        allocator_small_fn      small;      /* may be NULL; not with redirect */
         allocator_release_fn    release;    /* may be NULL */
         allocator_start_fn      start;      /* may be NULL */
         allocator_query_fn      query;      /* may be NULL */

@@ -21,24 +21,42 @@ bool request_renew(struct request *req, const struct model *model) {
         return true;
 }
 
-/* Whether the model accepts the tensor. A false answer only means that the full check must decide. */
-static bool fits_tensor(const struct model_io *io, uint32_t n_batch, enum data_type type,
-                        const int64_t *dims, uint32_t n_dims, uint64_t n_bytes) {
-        uint64_t expected = data_type_size(type);
+/* Bytes of a tensor of the model's shape, in which each -1 is any dimension; false: it has another shape, or its size does
+ * not follow from it. Not inlined: its caller has no registers left for the loop. */
+static NOINLINE bool size_of_variable(const struct model_io *io, const int64_t *dims,
+                                      uint64_t *ret) {
+        uint64_t size = data_type_size(io->type);
 
-        if (type != io->type || expected == 0 || io->has_reshape || io->is_shape_tensor ||
-            n_dims != io->n_dims + n_batch)
+        if (size == 0 || io->has_reshape || io->is_shape_tensor)
                 return false;
-        if (n_batch > 0) {
-                if (dims[0] < 0 || __builtin_mul_overflow(expected, (uint64_t)dims[0], &expected))
-                        return false;
-                dims++;
-        }
         for (uint32_t i = 0; i < io->n_dims; i++)
                 if (dims[i] < 0 || (io->dims[i] != SHAPE_ANY_DIM && io->dims[i] != dims[i]) ||
-                    __builtin_mul_overflow(expected, (uint64_t)dims[i], &expected))
+                    __builtin_mul_overflow(size, (uint64_t)dims[i], &size))
                         return false;
-        return expected == n_bytes;
+        *ret = size;
+        return true;
+}
+
+static inline bool equal_dims(const int64_t *a, const int64_t *b, uint32_t n) {
+        for (uint32_t i = 0; i < n; i++)
+                if (a[i] != b[i])
+                        return false;
+        return true;
+}
+
+/* Whether the model accepts the tensor. A false answer only means that the full check must decide. */
+static inline bool fits_tensor(const struct model_io *io, bool is_batched, enum data_type type,
+                               const int64_t *dims, uint32_t n_dims, uint64_t n_bytes) {
+        const int64_t *row = dims + is_batched;
+        uint64_t       size = io->fixed_bytes;
+
+        if (type != io->type || n_dims != io->n_dims + is_batched)
+                return false;
+        if (size != 0 ? !equal_dims(row, io->dims, io->n_dims) : !size_of_variable(io, row, &size))
+                return false;
+        if (is_batched && (dims[0] < 0 || __builtin_mul_overflow(size, (uint64_t)dims[0], &size)))
+                return false;
+        return size == n_bytes;
 }
 
 bool request_replace_input(struct request *req, struct request_input *in, enum data_type type,

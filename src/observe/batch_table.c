@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "observe/batch_table.h"
 
+#include "base/compiler.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -46,12 +47,10 @@ static bool grow_table(struct batch_table *t) {
         return true;
 }
 
-struct batch_stats *batch_table_at(struct batch_table *t, uint64_t batch_size) {
-        size_t at = t->last;
+/* Searches all items. */
+static NOINLINE struct batch_stats *find_or_add(struct batch_table *t, uint64_t batch_size) {
+        size_t at = place_of(t, batch_size);
 
-        if (at < t->n && t->items[at].batch_size == batch_size)
-                return &t->items[at];
-        at = place_of(t, batch_size);
         if (at == t->n || t->items[at].batch_size != batch_size) {
                 if (!grow_table(t))
                         return NULL;
@@ -61,6 +60,12 @@ struct batch_stats *batch_table_at(struct batch_table *t, uint64_t batch_size) {
         }
         t->last = at;
         return &t->items[at];
+}
+
+struct batch_stats *batch_table_at(struct batch_table *t, uint64_t batch_size) {
+        if (t->last < t->n && t->items[t->last].batch_size == batch_size)
+                return &t->items[t->last];
+        return find_or_add(t, batch_size);
 }
 
 static void add_pair(struct stats_pair *to, const struct stats_pair *more) {

@@ -226,8 +226,12 @@ bool pipeline_plan_finish(struct pipeline_plan *p) {
         for (uint32_t i = 0; i < p->n_steps; i++)
                 if (!(p->is_chain ? find_feeder_of_stage : find_feeders)(p, &p->steps[i]))
                         return false;
-        for (uint32_t i = 0; i < p->n_steps; i++)
-                p->step_bytes = MAX(p->step_bytes, step_cost_request(p->steps[i].model));
+        for (uint32_t i = 0; i < p->n_steps; i++) {
+                struct plan_step *s = &p->steps[i];
+
+                p->step_bytes = MAX(p->step_bytes, step_cost_request(s->model));
+                s->is_in_run = s->in_stream == 0 && s->out_stream == 0 && !s->is_passed_on;
+        }
         return place_in_streams(p) && choose_all(p);
 }
 

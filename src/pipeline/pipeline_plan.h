@@ -57,6 +57,7 @@ struct plan_step {
         uint32_t            n_feeders;
         bool                has_sequence; /* gets the correlation id and the flags of the request */
         bool                is_passed_on; /* its responses are the client's */
+        bool                is_in_run;    /* its outputs are freed with the run at the latest */
 
         /* For a chain; borrowed from the chain's metrics. NULL: not counted. */
         struct metric *failure;

@@ -45,7 +45,7 @@ void frame_done(struct frame *f) {
                 kept_done(&f->steps[i].kept);
 }
 
-static struct frame *frame_new(struct frame *parent, uint32_t stream) {
+static NOINLINE struct frame *frame_new(struct frame *parent, uint32_t stream) {
         struct run   *run = parent->run;
         struct frame *f = try_alloc(frame_bytes(run->plan, stream));
 
@@ -188,8 +188,8 @@ static struct error *read_parameters(const struct response *r, struct sequence_m
 }
 
 /* Copies a text of the response, which may be freed earlier. */
-static struct error *read_own_mark(const struct step_run *s, const struct response *r,
-                                   struct sequence_mark *ret) {
+static NOINLINE struct error *read_own_mark(const struct step_run *s, const struct response *r,
+                                            struct sequence_mark *ret) {
         ret->correlation = s->mark->correlation;
         ret->flags = s->mark->flags;
         TRY(read_parameters(r, ret));
@@ -230,22 +230,22 @@ static const struct response_output *find_output(const struct response *r, const
 }
 
 static void set_outputs(struct step_run *s, struct frame *to, const struct kept_outputs *k) {
-        const struct plan_step       *step = s->plan;
+        const struct plan_link       *link = s->plan->outputs, *end = link + s->plan->n_outputs;
         const struct response        *response = k->response;
         const struct response_output *likely = response->first_output;
         uint64_t                      batch_size =
                 atomic_load_explicit(&s->inner, memory_order_relaxed)->request->batch_size;
 
-        for (const struct plan_link *l = step->outputs; l < step->outputs + step->n_outputs; l++) {
-                struct value *v = link_value(to, l);
+        for (; link < end; link++) {
+                struct value *v = link_value(to, link);
 
                 v->mark = k->mark;
                 v->batch_size = batch_size;
-                v->output = find_output(response, l->io->name, likely);
+                v->output = find_output(response, link->io->name, likely);
                 v->kind = v->output != NULL ? VALUE_OUTPUT : VALUE_ABSENT;
                 if (v->output != NULL)
                         likely = v->output->next;
-                value_is_set(to, l->tensor);
+                value_is_set(to, link->tensor);
         }
         /* The line opens the next stage, not its tensors, which have no readers in a plan of a chain: so a
          * stage that reads nothing of this one also comes after it. */

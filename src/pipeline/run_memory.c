@@ -14,14 +14,14 @@ static size_t round_up(size_t n) {
         return (n + RUN_INLINE_ALIGNMENT - 1) & ~(size_t)(RUN_INLINE_ALIGNMENT - 1);
 }
 
-/* Memory within the run, for what is freed with the run. NULL: too large, or no such memory is left.
- * A backend may allocate the outputs of one response on several threads. */
-static void *take_inline(const struct step_run *s, size_t bytes) {
-        struct run *run = s->run;
-        size_t      at;
+/* Has the type allocator_small_fn. Memory within the run, for what is freed with the run. NULL: too large, or no such
+ * memory is left. A backend may allocate the outputs of one response on several threads. */
+static void *take_inline(void *userp, size_t bytes) {
+        const struct step_run *s = userp;
+        struct run            *run = s->run;
+        size_t                 at;
 
-        if (s->plan->in_stream != 0 || s->plan->out_stream != 0 || s->plan->is_passed_on ||
-            bytes > RUN_INLINE_BYTES)
+        if (bytes - 1 >= RUN_INLINE_BYTES || !s->plan->is_in_run)
                 return NULL;
         at = atomic_load_explicit(&run->inline_used, memory_order_relaxed);
         do {
@@ -90,7 +90,7 @@ static struct error *allocate_tensor(struct response_allocator *allocator, const
         if (type != MEMORY_CPU && memory->gpus != NULL && byte_size > 0)
                 return allocate_placed(s, output, byte_size, type, id, buffer, buffer_userp,
                                        actual_type, actual_id);
-        *buffer = byte_size > 0 ? take_inline(s, byte_size) : NULL;
+        *buffer = take_inline(userp, byte_size);
         if (byte_size == 0 || *buffer != NULL)
                 return NULL;
         b = step_memory_get(memory, byte_size);
@@ -102,6 +102,7 @@ static struct error *allocate_tensor(struct response_allocator *allocator, const
 }
 
 static const struct response_allocator inside = { .alloc = allocate_tensor,
+                                                  .small = take_inline,
                                                   .release = inner_output_release };
 static const struct response_allocator for_client = { .alloc = allocate_tensor,
                                                       .release = inner_output_release,

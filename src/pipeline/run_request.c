@@ -226,7 +226,6 @@ static inline void set_properties(struct step_run *s, struct request *req) {
         if (outer->has_device_outputs) /* the last step, or the answer, is written there */
                 req->has_device_outputs = true;
         req->outer = outer;
-        req->steps = s->plan->nested;
         req->allocator = run_allocator_of(s);
 }
 
@@ -234,6 +233,7 @@ static struct error *fill_request(struct step_run *s, struct request *req) {
         TRY(add_inputs(s, req));
         TRY(add_outputs(s, req));
         TRY(limit_responses(s, req));
+        req->steps = s->plan->nested;
         req->sums = &s->sums;
         req->allocator_userp = s;
         return NULL;
@@ -289,14 +289,13 @@ static inline bool find_bytes(const struct step_run *s, const struct value *v,
 /* False also for a tensor whose shape must be bridged. */
 static inline bool replace_input(struct step_run *s, struct request *req, struct request_input *in,
                                  const struct value *v) {
-        struct tensor_bytes      t;
-        struct buffer_attributes brought;
+        struct tensor_bytes t;
 
         if (!find_bytes(s, v, &t) || (v->batch_size != 0) != (req->model->io->max_batch_size > 0))
                 return false;
         if (buffer_is_on_device(t.attributes)) {
-                t.base = bring_again(s, t.base, t.attributes, &brought);
-                t.attributes = &brought;
+                t.base = bring_again(s, t.base, t.attributes, &in->only_chunk.attributes);
+                t.attributes = &in->only_chunk.attributes;
                 if (t.base == NULL)
                         return false;
         }

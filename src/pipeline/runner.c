@@ -206,25 +206,28 @@ static bool has_limit(const struct step_run *s) {
         return s->run->runner->options.max_inflight > 0;
 }
 
+static NOINLINE void pass_on(struct step_run *s, struct response *response, uint32_t flags) {
+        struct error *err = run_answer_pass_on(s, response, flags);
+
+        if (s->failure == NULL)
+                s->failure = err;
+        else
+                error_free(err);
+        response_free(response);
+}
+
 static void on_response(struct inner_request *r, struct response *response, uint32_t flags) {
         struct step_run *s = r->owner;
 
         s->n_responses += response != NULL;
-        if (is_decoupled(s->plan)) {
+        if (is_decoupled(s->plan))
                 give_response(s, response, (flags & RESPONSE_FINAL) != 0);
-        } else if (s->plan->is_passed_on) {
-                struct error *err = run_answer_pass_on(s, response, flags);
-
-                if (s->failure == NULL)
-                        s->failure = err;
-                else
-                        error_free(err);
-                response_free(response);
-        } else if (s->answer == NULL) {
+        else if (s->plan->is_passed_on)
+                pass_on(s, response, flags);
+        else if (s->answer == NULL)
                 s->answer = response;
-        } else {
+        else
                 response_free(response);
-        }
 }
 
 static void on_step_end(struct inner_request *r) {

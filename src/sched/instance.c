@@ -125,23 +125,19 @@ static uint64_t end_of(const struct instance *in, uint64_t start_ns, bool is_ste
         return end_ns > start_ns ? end_ns : clock_now_ns();
 }
 
-static ALWAYS_INLINE void execute_batch(struct instance *in, struct request **batch, uint32_t n,
-                                        struct execution *ret) {
+static ALWAYS_INLINE uint64_t execute_batch(struct instance *in, struct request **batch, uint32_t n,
+                                            uint64_t start_ns) {
         bool is_step = n == 1 && batch[0]->is_inner;
 
-        if (ret->start_ns == 0)
-                ret->start_ns = clock_now_ns();
-        atomic_store_explicit(&in->busy_since_ns, ret->start_ns, memory_order_relaxed);
-        atomic_store_explicit(&in->executor->start_ns, ret->start_ns, memory_order_relaxed);
+        atomic_store_explicit(&in->busy_since_ns, start_ns, memory_order_relaxed);
+        atomic_store_explicit(&in->executor->start_ns, start_ns, memory_order_relaxed);
         if (n > 0)
                 in->executor->ops->execute(in->executor, batch, n);
-        ret->on = in;
-        ret->end_ns = end_of(in, ret->start_ns, is_step);
-        ret->took_ns = ret->end_ns - ret->start_ns;
+        return end_of(in, start_ns, is_step);
 }
 
-void instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
-                  struct execution *ret) {
+uint64_t instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
+                      uint64_t start_ns) {
         struct model_stats *stats = first->model->stats;
         uint32_t            at = 0;
 
@@ -151,13 +147,13 @@ void instance_run(struct instance *in, struct request *first, uint32_t n, bool i
                 in->batch[at++] = req;
         }
         model_stats_path(stats, is_inline);
-        execute_batch(in, in->batch, n, ret);
+        return execute_batch(in, in->batch, n, start_ns);
 }
 
-void instance_run_one(struct instance *in, struct request *req, struct execution *ret) {
+uint64_t instance_run_one(struct instance *in, struct request *req, uint64_t start_ns) {
         begin_request(req);
         model_stats_path(req->model->stats, true);
-        execute_batch(in, &req, 1, ret);
+        return execute_batch(in, &req, 1, start_ns);
 }
 
 /* ---- batches of policies that assign batches ----------------------------------------------------------- */
@@ -215,8 +211,8 @@ void instance_take(struct instance *in, struct request_queue *q, const struct di
         }
 }
 
-void instance_run_items(struct instance *in, struct model_stats *stats, bool is_inline,
-                        struct execution *ret) {
+uint64_t instance_run_items(struct instance *in, struct model_stats *stats, bool is_inline,
+                            uint64_t start_ns) {
         uint32_t n = 0;
 
         reserve_batch(in, in->n_items);
@@ -232,5 +228,5 @@ void instance_run_items(struct instance *in, struct model_stats *stats, bool is_
         }
         model_stats_pending(stats, -(int)in->n_left);
         model_stats_path(stats, is_inline);
-        execute_batch(in, in->batch, n, ret);
+        return execute_batch(in, in->batch, n, start_ns);
 }

@@ -52,7 +52,6 @@
 #include <stdint.h>
 
 struct dispatch;
-struct execution;
 struct member_counts;
 struct model_stats;
 struct pull_engine;
@@ -130,12 +129,11 @@ struct error *instance_start_thread(struct instance *in, thread_fn main) NODISCA
 void instance_join_thread(struct instance *in);
 
 /* Runs the n requests linked by queued.next on the calling thread. The caller has already
- * subtracted them from the count of pending requests. *ret gets the end and the duration since
- * ret->start_ns; if that is 0, the execution starts now. */
-void instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
-                  struct execution *ret);
+ * subtracted them from the count of pending requests. `start_ns` is now; returns the time of the end. */
+uint64_t instance_run(struct instance *in, struct request *first, uint32_t n, bool is_inline,
+                      uint64_t start_ns);
 /* The same for one request that never waited, on the thread that submits it. */
-void instance_run_one(struct instance *in, struct request *req, struct execution *ret);
+uint64_t instance_run_one(struct instance *in, struct request *req, uint64_t start_ns);
 
 /* The first function empties `items` for the next batch. The second takes the first n_rows waiting
  * rows of the request for it. The caller holds the engine's lock. */
@@ -146,5 +144,5 @@ void instance_take_rows(struct instance *in, struct request_queue *q, struct req
 void instance_take(struct instance *in, struct request_queue *q, const struct dispatch *d);
 /* Runs `items` as instance_run() does. Subtracts the requests that left the queue with the batch
  * from the count of pending requests. */
-void instance_run_items(struct instance *in, struct model_stats *stats, bool is_inline,
-                        struct execution *ret);
+uint64_t instance_run_items(struct instance *in, struct model_stats *stats, bool is_inline,
+                            uint64_t start_ns);

@@ -283,41 +283,47 @@ static void schedule_and_unlock(struct pull_engine *e, struct instance *ended) {
         unlock_and_finish(e, &ev);
 }
 
-static inline void measure_locked(struct pull_engine *e, const struct execution *done) {
-        uint64_t old = e->average_ns;
-        uint64_t took_ns = MAX(done->took_ns, 1u);
-
-        e->average_ns = old == 0 ? took_ns : (old * 7 + took_ns) / 8;
-        e->rows_running -= done->rows;
-        e->busy_ns += done->took_ns;
-        atomic_store_explicit(&done->on->busy_since_ns, 0, memory_order_relaxed);
-        done->on->free_ns = done->end_ns;
-        instance_set_state_locked(done->on, INSTANCE_FREE);
+static NOINLINE void notify_executed_locked(struct pull_engine *e, const struct execution *done) {
         if (done->on->member != NULL)
                 pull_count_execution(done);
         if (e->policy->ops->executed != NULL)
                 e->policy->ops->executed(e->policy, done);
 }
 
-static void run_requests(struct pull_engine *e, const struct sched_event *ev, bool is_inline,
-                         struct execution *done) {
+/* The instance has executed a batch. */
+static inline void measure_locked(struct pull_engine *e, struct instance *in, uint64_t rows,
+                                  uint64_t start_ns, uint64_t end_ns) {
+        uint64_t old = e->average_ns, took_ns = end_ns - start_ns;
+
+        e->average_ns = old == 0 ? MAX(took_ns, 1u) : (old * 7 + MAX(took_ns, 1u)) / 8;
+        e->rows_running -= rows;
+        e->busy_ns += took_ns;
+        atomic_store_explicit(&in->busy_since_ns, 0, memory_order_relaxed);
+        in->free_ns = end_ns;
+        instance_set_state_locked(in, INSTANCE_FREE);
+        if (in->member != NULL || e->policy->ops->executed != NULL)
+                notify_executed_locked(e,
+                                       &(struct execution){ in, rows, start_ns, took_ns, end_ns });
+}
+
+static uint64_t run_requests(struct pull_engine *e, const struct sched_event *ev, bool is_inline,
+                             uint64_t start_ns) {
         model_stats_pending(e->model->stats, -(int)ev->n_requests);
-        instance_run(ev->runner, ev->batch, ev->n_requests, is_inline, done);
+        return instance_run(ev->runner, ev->batch, ev->n_requests, is_inline, start_ns);
 }
 
 /* Runs the event's batch, and then takes the lock. */
 static void run_batch(struct pull_engine *e, struct sched_event *ev, bool is_inline) {
-        struct execution done = { .rows = ev->rows,
-                                  .start_ns = infer_thread_recent_time(ev->thread) };
+        uint64_t start_ns = infer_thread_now(ev->thread), end_ns;
 
         infer_thread_enter_execution(ev->thread, ev->spends_ns);
         if (e->policy->assigns_batches)
-                instance_run_items(ev->runner, e->model->stats, is_inline, &done);
+                end_ns = instance_run_items(ev->runner, e->model->stats, is_inline, start_ns);
         else
-                run_requests(e, ev, is_inline, &done);
-        ev->has_continuations = infer_thread_leave_execution(ev->thread, done.end_ns);
+                end_ns = run_requests(e, ev, is_inline, start_ns);
+        ev->has_continuations = infer_thread_leave_execution(ev->thread, end_ns);
         mutex_lock(&e->lock);
-        measure_locked(e, &done);
+        measure_locked(e, ev->runner, ev->rows, start_ns, end_ns);
         if (ev->runner->claim != NULL)
                 instance_set_permit_locked(ev->runner, PERMIT_EXECUTED);
 }
@@ -380,11 +386,11 @@ static inline bool may_run_here(struct pull_engine *e, const struct infer_thread
 
         if (e->inline_execution == INLINE_NEVER || first == NULL || waits_for_copies(e) ||
             (!e->policy->assigns_batches &&
-             !may_borrow(e, LIST_ENTRY(first, struct instance, idle_node))))
+             !runs_anywhere(e, LIST_ENTRY(first, struct instance, idle_node))))
                 return false;
         if (e->inline_execution == INLINE_ALWAYS)
                 return !infer_thread_is_executing(thread);
-        return e->average_ns > 0 && e->average_ns < e->inline_limit_ns &&
+        return e->average_ns > 0 &&
                infer_thread_may_run(thread, e->average_ns, e->inline_limit_ns, is_step);
 }
 
@@ -442,20 +448,20 @@ static struct instance *find_direct_locked(struct pull_engine *e, const struct i
  * freed afterwards. */
 static void run_direct(struct pull_engine *e, struct infer_thread *thread, struct instance *in,
                        struct request *req) {
-        struct execution done = { .rows = request_rows(req),
-                                  .start_ns = infer_thread_recent_time(thread) };
-        uint64_t         spends_ns = e->average_ns;
-        bool             has_continuations;
+        uint64_t rows = request_rows(req), spends_ns = e->average_ns;
+        uint64_t start_ns, end_ns;
+        bool     has_continuations;
 
-        hand_out_locked(e, in, INSTANCE_BORROWED, done.rows);
+        hand_out_locked(e, in, INSTANCE_BORROWED, rows);
         if (e->counts != NULL)
                 batch_counts_add_batch(e->counts, DISPATCH_DUE);
         mutex_unlock(&e->lock);
+        start_ns = infer_thread_now(thread);
         infer_thread_enter_execution(thread, spends_ns);
-        instance_run_one(in, req, &done);
-        has_continuations = infer_thread_leave_execution(thread, done.end_ns);
+        end_ns = instance_run_one(in, req, start_ns);
+        has_continuations = infer_thread_leave_execution(thread, end_ns);
         mutex_lock(&e->lock);
-        measure_locked(e, &done);
+        measure_locked(e, in, rows, start_ns, end_ns);
         return_borrowed_locked(e, in);
         if (has_work(e)) /* requests that came meanwhile found this instance busy */
                 schedule_and_unlock(e, NULL);

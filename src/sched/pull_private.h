@@ -90,9 +90,14 @@ static inline struct sched_view view_of(struct pull_engine *e) {
                                     .n_instances = e->n_instances };
 }
 
-static inline bool may_borrow(const struct pull_engine *e, const struct instance *in) {
-        return list_is_linked(&in->idle_node) && !in->executor->is_bound &&
+/* Whether the thread of a submitter may execute the instance. */
+static inline bool runs_anywhere(const struct pull_engine *e, const struct instance *in) {
+        return !in->executor->is_bound &&
                (e->inline_execution == INLINE_ALWAYS || in->executor->may_inline);
+}
+
+static inline bool may_borrow(const struct pull_engine *e, const struct instance *in) {
+        return list_is_linked(&in->idle_node) && runs_anywhere(e, in);
 }
 
 /* Wakes the threads of the instances that the event has signalled. */
