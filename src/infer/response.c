@@ -242,18 +242,6 @@ struct error *response_add_client_output(struct response *r, const char *name, e
         return NULL;
 }
 
-/* Takes memory for the output from an allocator, which replaces the preferred type and id in the output's attributes by
- * the actual ones. */
-static struct error *take_from(const struct response_allocator *a, void *userp, const char *name,
-                               struct response_output *o) {
-        struct buffer_attributes *attributes = &o->attributes;
-
-        o->lender = a;
-        return a->alloc((struct response_allocator *)a, name, attributes->byte_size,
-                        attributes->memory_type, attributes->memory_id, userp, &o->base, &o->userp,
-                        &attributes->memory_type, &attributes->memory_id);
-}
-
 static inline bool take_small(const struct response_source *s, struct response_output *o) {
         const struct response_allocator *a = s->allocator;
 
@@ -267,15 +255,21 @@ static inline bool take_small(const struct response_source *s, struct response_o
         return true;
 }
 
-/* Follows the redirections to the allocator that gives the memory. */
+/* Follows the redirections to the allocator that gives the memory. It replaces the preferred type and id in the output's
+ * attributes by the actual ones. */
 static NOINLINE struct error *take_from_origin(struct response_output *o) {
         const struct response_source *s = &o->response->source;
         struct memory_origin          m = { s->allocator, s->allocator_userp, o->name };
+        struct buffer_attributes     *wanted = &o->attributes;
 
         o->n_redirects = 0;
         while (m.allocator->redirect != NULL && m.allocator->redirect(m.userp, m.name, &m))
                 o->n_redirects++;
-        return take_from(m.allocator, m.userp, m.name, o);
+        o->lender = m.allocator;
+        return m.allocator->alloc((struct response_allocator *)m.allocator, m.name,
+                                  wanted->byte_size, wanted->memory_type, wanted->memory_id,
+                                  m.userp, &o->base, &o->userp, &wanted->memory_type,
+                                  &wanted->memory_id);
 }
 
 /* The allocator has given memory of a device to code that writes on the CPU. */

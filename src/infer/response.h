@@ -33,8 +33,8 @@ struct response_output {
         struct buffer_attributes attributes;
         struct response         *response;
         struct response_output  *next;
-        /* Borrowed: the allocator that gave the memory, and that takes it back; NULL: nobody does. Valid with
-         * has_buffer. */
+        /* Borrowed: the allocator that gave the memory and gets it back. NULL when the memory is not given back. Valid
+         * with has_buffer. */
         const struct response_allocator *lender;
         /* An output of an ensemble or a chain that has no labels has those of the step's output, under
          * the name that the output has in the step. */
@@ -94,8 +94,8 @@ static inline struct response_source response_source_of(const struct request *re
 struct error *response_new_from(const struct response_source *source, struct response **ret);
 void          response_free(struct response *response);
 
-/* What a function returns in two registers, since a result that is written through a pointer costs its caller in the
- * C API a variable in memory. */
+/* Results of two pointers come back in registers. A result that is written through a pointer would cost each caller in
+ * the C API a variable in memory. */
 struct response_result {
         struct error    *error;    /* owned by the caller; NULL: success */
         struct response *response; /* NULL: failure */
@@ -105,7 +105,7 @@ struct output_result {
         struct response_output *output;
 };
 
-/* Likewise, from the request itself. */
+/* As response_new_from(), with the source of a request. */
 struct response_result response_make(const struct request *req) NODISCARD;
 /* Adds an output; undoes the configuration's reshape. */
 struct output_result response_append_output(struct response *response, const char *name,

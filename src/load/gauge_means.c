@@ -56,7 +56,7 @@ static size_t labels_length(struct str text) {
         return 0;
 }
 
-/* "name{labels} value" or "name value", with or without a time behind it. */
+/* A line has a name, labels in braces if there are any, a value, and the time if the server gives one. */
 static void read_sample(struct gauge_means *g, struct str gauge, struct str line) {
         AUTO_CHARS number = NULL;
         struct str text, name = gauge;

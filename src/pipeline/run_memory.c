@@ -21,7 +21,7 @@ static void *take_inline(void *userp, size_t bytes) {
         struct run            *run = s->run;
         size_t                 at;
 
-        if (bytes - 1 >= RUN_INLINE_BYTES || !s->plan->is_in_run)
+        if (bytes == 0 || bytes > RUN_INLINE_BYTES || !s->plan->is_in_run)
                 return NULL;
         at = atomic_load_explicit(&run->inline_used, memory_order_relaxed);
         do {

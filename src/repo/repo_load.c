@@ -19,9 +19,9 @@
 
 #include <string.h>
 
-/* The text in the log of the reference server. */
-/* Of the models that a failed start names. */
+/* A failed start names at most so many of the models that were not loaded. */
 #define MAX_NOT_LOADED_NAMES 16
+/* The text in the log of the reference server. */
 #define NOT_FOUND_TEXT "model not found in any model repository."
 
 /* ---- one model by request -------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ struct fake_source {
         struct load_source  source;
         struct load_reading reading;
         struct mutex       *takes; /* NULL: none */
-        struct reads       *reads; /* NULL: nobody waits for them */
+        struct reads       *reads; /* counts the readings; may be NULL */
 };
 
 /* How often a source was read, on whichever thread. */
