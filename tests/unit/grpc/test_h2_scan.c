@@ -20,7 +20,8 @@ struct feed {
 
 static void append(struct feed *f, struct str bytes) {
         assert_true(f->n + bytes.len <= sizeof(f->bytes));
-        memcpy(f->bytes + f->n, bytes.ptr, bytes.len);
+        if (bytes.len > 0)
+                memcpy(f->bytes + f->n, bytes.ptr, bytes.len);
         f->n += bytes.len;
 }
 
