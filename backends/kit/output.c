@@ -182,7 +182,8 @@ static void scatter(struct kit_batch *batch, const struct kit_output *output, st
                 size_t              part_bytes = row_bytes * (size_t)slot->rows;
                 TRITONSERVER_Error *err = write_part(batch, slot, &part, source, part_bytes);
 
-                source->bytes += part_bytes;
+                if (part_bytes > 0) /* `bytes` may be NULL otherwise */
+                        source->bytes += part_bytes;
                 if (err != NULL)
                         kit_batch_fail(batch, slot, err);
         }

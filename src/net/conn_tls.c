@@ -162,8 +162,8 @@ static struct str take_record(struct cursor *at, char *gathered) {
         size_t n = 0;
 
         while (at->n_parts > 0 && n < TLS_RECORD_BYTES) {
-                const char *from = (const char *)at->parts->iov_base + at->at;
                 size_t      left = at->parts->iov_len - at->at;
+                const char *from = left > 0 ? (const char *)at->parts->iov_base + at->at : NULL;
                 size_t      take = MIN(left, TLS_RECORD_BYTES - n);
                 bool        is_whole = n == 0 && (take == TLS_RECORD_BYTES || at->n_parts == 1);
 

@@ -402,11 +402,12 @@ const struct found_model *repo_scan_find(const struct repo_scan *s, const struct
 const struct found_model *repo_scan_find_name(const struct repo_scan *s, const char *name,
                                               size_t *ret_n) {
         const struct found_model  wanted = { .key = { .name = name } };
-        const struct found_model *first, *end, *last = s->models + s->n_models;
+        const struct found_model *first, *end, *last;
 
         *ret_n = 0;
         if (s->n_models == 0)
                 return NULL;
+        last = s->models + s->n_models;
         first = bsearch(&wanted, s->models, s->n_models, sizeof(wanted), by_name);
         if (first == NULL)
                 return NULL;

@@ -56,7 +56,7 @@ const struct store_entry *store_listing_find(const struct store_listing *l, cons
         size_t begin = find_bound(&l->list, directory, false);
 
         *ret_n = find_bound(&l->list, directory, true) - begin;
-        return l->list.entries + begin;
+        return *ret_n > 0 ? l->list.entries + begin : NULL;
 }
 
 struct str store_entry_top(const struct store_entry *e) {
