@@ -71,18 +71,26 @@ class Place(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
 
-@pytest.fixture
-def place():
-    """A server whose `infer` a test sets."""
-    found = Place(("127.0.0.1", 0), Model)
+@contextlib.contextmanager
+def served_by(handler):
+    found = Place(("127.0.0.1", 0), handler)
     found.lock, found.n_requests = threading.Lock(), 0
     found.is_silent, found.has_ended = threading.Event(), threading.Event()
     found.at = ("-u", f"127.0.0.1:{found.server_address[1]}", "-m", "m")
     threading.Thread(target=found.serve_forever, daemon=True).start()
-    yield found
-    found.has_ended.set()
-    found.shutdown()
-    found.server_close()
+    try:
+        yield found
+    finally:
+        found.has_ended.set()
+        found.shutdown()
+        found.server_close()
+
+
+@pytest.fixture
+def place():
+    """A server whose `infer` a test sets."""
+    with served_by(Model) as found:
+        yield found
 
 
 def measure(place, *arguments, code=DONE):
