@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""docs/http.md: its examples run as they stand there and print what it shows, and it lists every endpoint."""
+"""docs/http.md and docs/grpc.md: the examples run as they stand there and print what the pages show, and the tables
+have every endpoint and method."""
 import json
 import os
 import re
@@ -114,3 +115,27 @@ def is_described(path):
 def test_endpoints_of_http():
     known = {(method, path.replace("{*}", "{file}")) for method, path in endpoints("http") if is_described(path)}
     assert set(listed_endpoints()) == known | {("GET", "/metrics")}
+
+
+def test_session_of_grpc(tmp_path, server):
+    """The Python of docs/grpc.md, typed into one interpreter."""
+    pytest.importorskip("grpc_tools.protoc")
+    [generate] = [command for text in blocks("grpc.md") for command, _ in steps(text) if "protoc" in command]
+    (tmp_path / "proto").symlink_to(ROOT / "proto")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    subprocess.run(["bash", "-c", generate.replace("python3", sys.executable)], cwd=tmp_path, check=True,
+                   timeout=SECONDS)
+    session = "\n".join(text for text in blocks("grpc.md") if text.startswith(">>> "))
+    (tmp_path / "session").write_text(session.replace("localhost:8001", f"127.0.0.1:{server.port('grpc')}"))
+    # Messages are printed with an empty line behind them.
+    run = "import doctest; print(doctest.testfile('session', False, optionflags=doctest.NORMALIZE_WHITESPACE))"
+    ended = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, check=False,
+                           timeout=SECONDS)
+    assert re.fullmatch(r"TestResults\(failed=0, attempted=[2-9]\d\)\n", ended.stdout), ended.stdout + ended.stderr
+
+
+def test_methods_of_grpc():
+    service = "/inference.GRPCInferenceService/"
+    listed = {name for names, _, _ in rows("grpc.md", "Methods") for name in re.findall(r"`([A-Z]\w+)`", names)}
+    known = {path.removeprefix(service) for _, path in endpoints("grpc") if path.startswith(service)}
+    assert listed == known | {"Watch"}
