@@ -127,12 +127,19 @@ static void report_anonymous(const struct store_credentials *c, const struct sto
                 log_info("%s: no credentials were found; requests are anonymous", c->url.text);
 }
 
-static struct error *fetch(const struct store_credentials *c, uint64_t now_ns,
+/* A service that has issued keys is there: when it does not answer, it is not one without keys. */
+static void require_answer(struct setup *s) {
+        s->aws.is_required = s->gcs.is_required = s->azure.is_required = true;
+}
+
+static struct error *fetch(const struct store_credentials *c, bool has_issued, uint64_t now_ns,
                            struct store_keys **ret) {
         struct setup  s;
         struct error *err;
 
         TRY(setup_read(c, &s));
+        if (has_issued)
+                require_answer(&s);
         s.aws.is_cancelled = s.gcs.is_cancelled = s.azure.is_cancelled = c->is_cancelled;
         err = setup_get_keys(&s, now_ns, ret);
         setup_done(&s);
@@ -248,15 +255,21 @@ static bool is_valid_locked(const struct store_credentials *c, uint64_t now_ns) 
                (c->keys->expires_ns == CLOCK_NEVER || now_ns < c->keys->expires_ns);
 }
 
+/* True when the keys are of a server: those of a variable or a file do not expire. */
+static bool has_issued_locked(const struct store_credentials *c) {
+        return c->keys != NULL && c->keys->expires_ns != CLOCK_NEVER;
+}
+
 /* Fetches keys, without the lock meanwhile. */
 static struct error *renew_locked(struct store_credentials *c, uint64_t now_ns) {
         struct store_keys *keys = NULL;
         bool               is_first = c->keys == NULL;
+        bool               has_issued = has_issued_locked(c);
         struct error      *err;
 
         c->is_renewing = true;
         mutex_unlock(&c->lock);
-        err = fetch(c, now_ns, &keys);
+        err = fetch(c, has_issued, now_ns, &keys);
         if (err == NULL && is_first)
                 report_anonymous(c, keys);
         mutex_lock(&c->lock);

@@ -93,6 +93,55 @@ static void test_failed_renewal(void **state) {
         store_credentials_free(c);
 }
 
+/* A metadata service that once gave keys is not taken for one that is not there: no request becomes anonymous because
+ * it does not answer, and none after the keys have expired. */
+static void test_silent_metadata(void **state) {
+        static const struct {
+                enum store_kind kind;
+                const char     *host, *address, *request, *headers, *place;
+        } rows[] = {
+                { STORE_AS, "acct", "as://acct/c",
+                  "GET http://169.254.169.254/metadata/identity/oauth2/token"
+                  "?api-version=2018-02-01&resource=https%3A%2F%2Fstorage.azure.com%2F",
+                  "", "http://169.254.169.254/metadata/identity/oauth2/token" },
+                { STORE_GS, "", "gs://c/m",
+                  "GET http://169.254.169.254/computeMetadata/v1/instance/service-accounts/default/"
+                  "token",
+                  "metadata-flavor: Google\n",
+                  "http://169.254.169.254/computeMetadata/v1/instance/service-accounts/default/"
+                  "token" },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct store_url url =
+                        fixture_url(rows[i].kind, rows[i].host, "c", rows[i].address);
+                AUTO_CHARS                silent = mem_printf("%s: no connection", rows[i].place);
+                AUTO_CHARS                absent = mem_printf("%s: answered 404", rows[i].place);
+                struct store_credentials *c;
+
+                fixture_set_time(START);
+                c = fixture_open(&url);
+                fake_expect(rows[i].request, 200, rows[i].headers, TOKEN("one", 3600));
+                expect_token(c, "one");
+                fixture_set_time(START + 3400);
+                fake_expect(rows[i].request, 0, "", "");
+                expect_token(c, "one");
+                fake_expect(rows[i].request, 0, "", "");
+                assert_false(store_credentials_renew(c, 0));
+                expect_token(c, "one");
+                assert_int_equal(store_credentials_renewals(c), 0);
+                fixture_set_time(START + 3600);
+                fake_expect(rows[i].request, 0, "", "");
+                fixture_sign_fails(c, ERR_UNAVAILABLE, silent);
+                fake_expect(rows[i].request, 404, "", "");
+                fixture_sign_fails(c, ERR_INVALID_ARG, absent);
+                fake_expect(rows[i].request, 200, rows[i].headers, TOKEN("two", 3600));
+                expect_token(c, "two");
+                store_credentials_free(c);
+        }
+}
+
 static void test_refusals(void **state) {
         struct store_credentials *c = open_workload();
         unsigned                  n = store_credentials_renewals(c);
@@ -317,7 +366,7 @@ SUITE(store_credentials) {
                 TEST(test_five_minutes), TEST(test_short_life),      TEST(test_failed_renewal),
                 TEST(test_refusals),     TEST(test_changed_file),    TEST(test_lines_in_tokens),
                 TEST(test_one_renewal),  TEST(test_valid_meanwhile), TEST(test_other_hosts),
-                TEST(test_web),          TEST(test_a_stop),
+                TEST(test_web),          TEST(test_a_stop),          TEST(test_silent_metadata),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
