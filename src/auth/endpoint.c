@@ -2,6 +2,7 @@
 #include "auth/endpoint.h"
 
 #include "base/mem.h"
+#include "base/strbuf.h"
 
 static const char *const group_names[N_ENDPOINT_GROUPS] = {
         [ENDPOINT_HEALTH] = "health",
@@ -61,14 +62,29 @@ void endpoint_policy_done(struct endpoint_policy *p) {
         endpoint_policy_init(p);
 }
 
+/* gRPC, which has a prefix, has no metrics endpoint, so a rule for it would have no effect. */
+static bool has_group(enum endpoint_group group, const char *prefix) {
+        return group != ENDPOINT_METRICS || prefix[0] == '\0';
+}
+
+/* The text begins as that of the reference server, with the blank at its end. */
+static struct error *unknown_group(struct str group, const char *kind, const char *prefix) {
+        AUTO_STRBUF names = { 0 };
+
+        for (size_t i = ENDPOINT_NONE + 1; i < N_ENDPOINT_GROUPS; i++)
+                if (has_group((enum endpoint_group)i, prefix))
+                        strbuf_printf(&names, "%s%s", names.len > 0 ? ", " : "", group_names[i]);
+        TRY(strbuf_check(&names, "the text of an error"));
+        return error_new(ERR_INVALID_ARG, "unknown restricted %s '%.*s' (expects one of %s)", kind,
+                         STR_ARG(group), strbuf_cstr(&names));
+}
+
 static struct error *add_rule(struct endpoint_policy *p, struct str group, struct str header,
                               struct str value, const char *kind, const char *prefix) {
         enum endpoint_group i;
 
-        /* gRPC has no metrics endpoint, so a rule for it would have no effect. */
-        if (!endpoint_group_find(group, &i) || (i == ENDPOINT_METRICS && prefix[0] != '\0'))
-                return error_new(ERR_INVALID_ARG, "unknown restricted %s '%.*s' ", kind,
-                                 STR_ARG(group));
+        if (!endpoint_group_find(group, &i) || !has_group(i, prefix))
+                return unknown_group(group, kind, prefix);
         if (p->rules[i].header != NULL)
                 return error_new(ERR_INVALID_ARG,
                                  "restricted %s '%.*s' can not be specified in multiple config "

@@ -230,6 +230,7 @@ static struct error *start_http(struct serve *s) {
 
         options.net.name = "neso-http";
         options.net.port = (uint16_t)o->http_port;
+        options.net.set_by = "--http-address and --http-port";
         options.net.reuse_port = o->reuse_http_port;
         options.net.inherited_fd = supervisor_take_listener(&s->supervisor, SUPERVISOR_HTTP);
         options.net.tls = s->tls.http;
@@ -253,6 +254,7 @@ static struct error *start_openai_port(struct serve *s) {
 
         options.net.name = "neso-openai";
         options.net.port = (uint16_t)o->openai_port;
+        options.net.set_by = "--http-address and --openai-port";
         options.net.tls = s->tls.http;
         options.net.n_threads = (size_t)o->http_threads;
         options.routes = http_openai_routes();
@@ -289,6 +291,8 @@ static struct error *start_metrics(struct serve *s) {
         options.net.name = "neso-metrics";
         options.net.address = metrics_address(o);
         options.net.port = (uint16_t)o->metrics_port;
+        options.net.set_by = o->metrics_address != NULL ? "--metrics-address and --metrics-port"
+                                                        : "--http-address and --metrics-port";
         options.net.inherited_fd = supervisor_take_listener(&s->supervisor, SUPERVISOR_METRICS);
         options.net.tls = s->tls.metrics;
         options.net.n_threads = 1;

@@ -189,6 +189,7 @@ static struct error *start_sagemaker(struct serve_cloud *c, struct TRITONSERVER_
         c->sagemaker_front.models = c->models;
         o.net.name = "neso-sm";
         o.net.port = (uint16_t)c->options->sagemaker_port;
+        o.net.set_by = "--http-address and --sagemaker-port";
         o.net.n_threads = (size_t)c->options->sagemaker_threads;
         o.routes = http_sagemaker_routes();
         o.service.cloud = &c->sagemaker_front;
@@ -201,6 +202,7 @@ static struct error *start_vertex_ai(struct serve_cloud *c, struct TRITONSERVER_
         c->vertex_ai_front.default_model = c->default_model;
         o.net.name = "neso-vertex";
         o.net.port = (uint16_t)c->options->vertex_ai_port;
+        o.net.set_by = "--http-address and --vertex-ai-port";
         o.net.n_threads = (size_t)c->options->vertex_ai_threads;
         o.routes = http_vertex_ai_routes();
         o.service.cloud = &c->vertex_ai_front;

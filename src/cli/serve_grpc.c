@@ -75,6 +75,7 @@ struct error *serve_grpc_start(struct serve_grpc *g, const struct service *servi
         options.net.name = "neso-grpc";
         options.net.address = o->grpc_address;
         options.net.port = (uint16_t)o->grpc_port;
+        options.net.set_by = "--grpc-address and --grpc-port";
         options.net.reuse_port = o->reuse_grpc_port;
         options.net.tls = g->tls;
         options.net.n_threads = (size_t)o->grpc_threads;

@@ -367,7 +367,18 @@ static int open_socket(const struct addrinfo *ai, bool reuse_port) {
         return -1;
 }
 
-static struct error *bind_address(const struct listener_options *o, int *ret_fd) {
+/* The address is that of an option, so the reader finds which one. */
+static struct error *name_options(struct error *err, const char *set_by) {
+        struct error *named;
+
+        if (set_by == NULL)
+                return err;
+        named = error_new(err->code, "%s (set by %s)", err->message, set_by);
+        error_free(err);
+        return named;
+}
+
+static struct error *try_address(const struct listener_options *o, int *ret_fd) {
         const struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV,
                                         .ai_socktype = SOCK_STREAM };
         const char           *address = o->address != NULL ? o->address : "0.0.0.0";
@@ -392,6 +403,12 @@ static struct error *bind_address(const struct listener_options *o, int *ret_fd)
                                  strerror(failure));
         *ret_fd = fd;
         return NULL;
+}
+
+static struct error *bind_address(const struct listener_options *o, int *ret_fd) {
+        struct error *err = try_address(o, ret_fd);
+
+        return err != NULL ? name_options(err, o->set_by) : NULL;
 }
 
 static int socket_option(int fd, int name) {

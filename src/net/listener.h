@@ -29,7 +29,8 @@ struct listener_options {
         bool               reuse_port; /* SO_REUSEPORT */
         int                inherited_fd; /* a listening TCP socket of the process's parent, in place of address and port; owned by
                            * the listener from listener_open() on, also when that fails; 0 = none */
-        struct loop_group *loops; /* borrowed: outlives the listener */
+        const char        *set_by; /* options that set address and port, for errors; NULL: none */
+        struct loop_group *loops;  /* borrowed: outlives the listener */
 
         /* Takes ownership of the socket, which is non-blocking and has TCP_NODELAY. */
         void (*on_accept)(void *owner, struct loop *l, int fd);
@@ -41,7 +42,7 @@ struct listener_options {
         void *owner; /* borrowed */
 };
 
-/* The error text contains address and port. */
+/* The error text contains address, port and the options that set them. */
 struct error *listener_open(const struct listener_options *o, struct listener **ret) NODISCARD;
 void          listener_start(struct listener *ln); /* starts to accept */
 /* Returns after accepting has stopped and every accepted connection has reached its loop. NULL is

@@ -172,9 +172,10 @@ static void init_shards(struct net_server *s) {
         }
 }
 
-static struct error *open_listener(struct net_server *s, const char *address) {
+static struct error *open_listener(struct net_server *s, const struct net_server_options *o) {
         const struct listener_options listening = {
-                .address = address,
+                .address = o->address,
+                .set_by = o->set_by,
                 .port = s->options.port,
                 .reuse_port = s->options.reuse_port,
                 .inherited_fd = s->options.inherited_fd,
@@ -197,7 +198,7 @@ struct error *net_server_new(const struct net_server_options *o, const struct ne
         struct error      *err;
 
         s->options = *o;
-        s->options.address = NULL;
+        s->options.address = s->options.set_by = NULL;
         s->ops = ops;
         s->security = (struct conn_security){
                 .context = o->tls,
@@ -214,7 +215,7 @@ struct error *net_server_new(const struct net_server_options *o, const struct ne
                 loop_group_set_budget(s->loops, o->budget);
         if (err == NULL) {
                 init_shards(s);
-                err = open_listener(s, o->address);
+                err = open_listener(s, o);
         }
         if (err != NULL) {
                 net_server_free(s);

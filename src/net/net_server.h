@@ -75,6 +75,7 @@ struct net_server_options {
         const char         *name;    /* prefix of thread names; static */
         const char         *address; /* NULL = 0.0.0.0; borrowed for the call */
         uint16_t            port;    /* 0 = any free port */
+        const char         *set_by;  /* see struct listener_options; borrowed for the call */
         bool                reuse_port;
         int                 inherited_fd; /* see struct listener_options; 0 = none */
         size_t              n_threads;    /* 0 = one per core */

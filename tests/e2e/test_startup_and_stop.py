@@ -161,7 +161,11 @@ def test_bad_command_line(arguments, text):
     (["--metrics-config=nothing", "--model-repository=x"],
      'Bad option: "--metrics-config".\nexpects [<group>,]<setting>=<value>, got: nothing'),
     (["--http-restricted-api=frobs:a=b", "--model-repository=x"],
-     "unknown restricted api 'frobs' "),
+     "unknown restricted api 'frobs' (expects one of health, metadata, inference, shared-memory, model-config, "
+     "model-repository, statistics, trace, logging, metrics)"),
+    (["--grpc-restricted-protocol=metrics:a=b", "--model-repository=x"],
+     "unknown restricted protocol 'metrics' (expects one of health, metadata, inference, shared-memory, "
+     "model-config, model-repository, statistics, trace, logging)"),
     (["--http-restricted-api=health:a=b", "--http-restricted-api=trace,health:c=d",
       "--model-repository=x"],
      "restricted api 'health' can not be specified in multiple config groups"),
@@ -192,10 +196,13 @@ def test_start_that_fails_late(tmp_path, option):
     [line] = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
     assert option.split("=")[1] in line
 
+    if "address" in option:
+        assert "(set by --http-address and --http-port)" in line
 
-@pytest.mark.parametrize("service, option", [
-    ("HTTP", "http-port"), ("GRPC", "grpc-port"), ("Metrics", "metrics-port")])
-def test_port_in_use(tmp_path, service, option):
+@pytest.mark.parametrize("service, option, address", [
+    ("HTTP", "http-port", "http"), ("GRPC", "grpc-port", "grpc"), ("Metrics", "metrics-port", "http"),
+    ("OpenAI", "openai-port", "http")])
+def test_port_in_use(tmp_path, service, option, address):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = serve(f"--model-repository={tmp_path}", "--grpc-address=127.0.0.1",
@@ -203,7 +210,7 @@ def test_port_in_use(tmp_path, service, option):
     assert ended.returncode == 1
     [line] = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
     assert line == (f"error: failed to start {service} service: Unavailable - Socket "
-                    f"'127.0.0.1:{port}' already in use")
+                    f"'127.0.0.1:{port}' already in use (set by --{address}-address and --{option})")
 
 
 def test_shared_port(tmp_path):

@@ -53,10 +53,16 @@ struct bad_row {
         const char *text, *want;
 };
 
+#define GROUPS                                                                                     \
+        "health, metadata, inference, shared-memory, model-config, model-repository, statistics, " \
+        "trace, logging"
+
 static void test_bad_rules(void **state) {
         static const struct bad_row rows[] = {
-                { "infer:k=v", "unknown restricted api 'infer' " },
-                { "inference,,health:k=v", "unknown restricted api '' " },
+                { "infer:k=v",
+                  "unknown restricted api 'infer' (expects one of " GROUPS ", metrics)" },
+                { "inference,,health:k=v",
+                  "unknown restricted api '' (expects one of " GROUPS ", metrics)" },
                 { "inference,inference:k=v",
                   "restricted api 'inference' can not be specified in multiple config groups" },
                 { "inference", "restricted apis must be given as <group>,<group>:<header>=<value>, "
@@ -116,7 +122,8 @@ static void test_metrics(void **state) {
         assert_string_equal(endpoint_policy_find(&p, ENDPOINT_METRICS)->value, "v");
         endpoint_policy_done(&p);
         err = endpoint_policy_add(&p, "metrics:k=v", "protocol", "triton-grpc-protocol-");
-        assert_string_equal(err->message, "unknown restricted protocol 'metrics' ");
+        assert_string_equal(err->message,
+                            "unknown restricted protocol 'metrics' (expects one of " GROUPS ")");
 }
 
 SUITE(endpoint) {
