@@ -75,6 +75,17 @@ struct TRITONSERVER_Error *NESO_ServerOptionsSetMemoryBudget(
         return NULL;
 }
 
+/* A cast through this type converts between function types without a warning. */
+typedef void (*any_fn)(void);
+
+struct TRITONSERVER_Error *NESO_ServerOptionsSetStartFunction(
+        struct TRITONSERVER_ServerOptions *options, NESO_ServerStartFn_t start, void *userp) {
+        API_NEEDS(options);
+        OPTIONS(options)->on_start = (server_start_fn)(any_fn)start;
+        OPTIONS(options)->on_start_userp = userp;
+        return NULL;
+}
+
 /* clang-format off */
 #define TEXT_OPTION(function, argument, field)                                                     \
         struct TRITONSERVER_Error *function(struct TRITONSERVER_ServerOptions *options,            \

@@ -28,6 +28,12 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerNew(struct TRITONSERVER_Server    
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_ServerEndStart(struct TRITONSERVER_Server *server) {
+        API_NEEDS(server);
+        server_end_start(server_from_api(server));
+        return NULL;
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_ServerDelete(struct TRITONSERVER_Server *server) {
         struct server *s = server_from_api(server);
         struct error  *err;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/reserve.h"
@@ -78,6 +79,9 @@ struct serve {
         struct trace_config         trace_config;
         struct tracer              *tracer;
         struct drain                drain;
+        struct mutex                start_lock; /* rank LOCK_SERVER; guards the next two */
+        struct TRITONSERVER_Server *starting;   /* borrowed; while it loads models at the start */
+        bool                        is_start_ended;
         struct supervisor           supervisor;
         bool                        has_port_file;
         int port_fd; /* the file, open and locked; owned when has_port_file */
@@ -120,14 +124,42 @@ static struct error *start_error(struct error *err, const char *what) {
         return named;
 }
 
+static void end_start_locked(struct serve *s) {
+        if (s->starting != NULL && s->is_start_ended)
+                core_error_drop(NESO_ServerEndStart(s->starting));
+}
+
+/* A signal has come during the start. */
+static void on_start_ended(void *owner) {
+        struct serve *s = owner;
+
+        MUTEX_GUARD(&s->start_lock);
+        s->is_start_ended = true;
+        end_start_locked(s);
+}
+
+static void on_core_start(struct TRITONSERVER_Server *core, void *userp) {
+        struct serve *s = userp;
+
+        MUTEX_GUARD(&s->start_lock);
+        s->starting = core;
+        end_start_locked(s);
+}
+
+static struct error *set_start_options(struct serve                      *s,
+                                       struct TRITONSERVER_ServerOptions *options) {
+        TRY(core_error_take(NESO_ServerOptionsSetMemoryBudget(options, s->budget.max,
+                                                              (size_t *)s->budget.used)));
+        return core_error_take(NESO_ServerOptionsSetStartFunction(options, on_core_start, s));
+}
+
 static struct error *start_core(struct serve *s) {
         struct TRITONSERVER_ServerOptions *core_options;
         struct error                      *err;
 
         TRY(core_version_check_library());
         TRY(core_options_make(&s->options, &core_options));
-        err = core_error_take(NESO_ServerOptionsSetMemoryBudget(core_options, s->budget.max,
-                                                                (size_t *)s->budget.used));
+        err = set_start_options(s, core_options);
         if (err == NULL)
                 err = core_error_take(TRITONSERVER_ServerNew(&s->core, core_options));
         TRITONSERVER_ServerOptionsDelete(core_options);
@@ -747,17 +779,31 @@ static void print_signal(int number) {
         fflush(stdout);
 }
 
-/* Without the watch a second signal during the start waits like the first. */
+/* Without the watch all signals wait for the end of the start. */
 static struct error *watch_and_start(struct serve *s) {
-        AUTO_ERROR err = signals_watch_start();
+        const struct start_actions actions = { .on_stop = on_start_ended,
+                                               .owner = s,
+                                               .exit_ns = (uint64_t)s->options.exit_timeout_s *
+                                                          NS_PER_S };
+        AUTO_ERROR                 err = signals_watch_start(&actions);
 
         if (err != NULL)
                 log_warn("%s", err->message);
         return serve_start(s);
 }
 
-static int fail_and_end_watch(struct serve *s, struct error *err) {
-        int code = serve_fail(s, err);
+/* A start that a signal has ended is a stop, and no failure. */
+static int stop_in_start(struct serve *s, struct error *err, int number) {
+        log_info("the start has ended: %s", err->message);
+        error_free(err);
+        supervisor_tell_stopping(&s->supervisor);
+        print_signal(number);
+        return serve_stop(s);
+}
+
+static int end_failed_start(struct serve *s, struct error *err) {
+        int number = signals_first();
+        int code = number != 0 ? stop_in_start(s, err, number) : serve_fail(s, err);
 
         signals_end_start();
         return code;
@@ -773,7 +819,7 @@ static int serve_run(struct serve *s) {
         int                   number;
 
         if (err != NULL)
-                return fail_and_end_watch(s, err);
+                return end_failed_start(s, err);
         signals_end_start();
         supervisor_tell_ready(&s->supervisor);
         number = signals_wait(&actions);
@@ -789,8 +835,9 @@ const struct command_page serve_page = {
         .about = "Serves the models of one or more repositories over HTTP and gRPC, with metrics\n"
                  "on a port of their own. tritonserver is another name of this command.\n"
                  "SIGINT or SIGTERM stops the server: it refuses new requests, finishes those in\n"
-                 "flight, and ends; a second signal ends it at once. On SIGHUP it reads API keys\n"
-                 "and certificates again, and opens the log file again.",
+                 "flight, and ends; while it starts, it loads no further model and ends. A second\n"
+                 "signal ends it at once. On SIGHUP it reads API keys and certificates again, and\n"
+                 "opens the log file again.",
         .options = &cli_option_table,
         .exit_codes = "0 after a stop, 1 when the server cannot start or a stop takes too long",
 };
@@ -831,6 +878,7 @@ int serve_main(int argc, char **argv) {
         cli_options_init(&s.options);
         supervisor_init(&s.supervisor);
         drain_init(&s.drain);
+        mutex_init(&s.start_lock, LOCK_SERVER);
         err = serve_cloud_set_defaults(&s.options);
         if (err == NULL)
                 err = option_parse(argc, argv, &s.options);
@@ -841,7 +889,9 @@ int serve_main(int argc, char **argv) {
         if (err != NULL || s.options.help) {
                 code = print_usage(err);
                 serve_free_all(&s);
-                return code;
+        } else {
+                code = serve_run(&s);
         }
-        return serve_run(&s);
+        mutex_done(&s.start_lock); /* after the watch of the start, which takes it */
+        return code;
 }

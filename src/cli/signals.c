@@ -2,12 +2,15 @@
 #include "cli/signals.h"
 
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/log.h"
 #include "base/thread.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -57,22 +60,42 @@ static void end_at_once(int number) {
 /* The signals stay blocked in every thread, since a handler would interrupt the system calls of those
  * that load models. */
 static struct {
-        struct thread thread;
-        int           signals_fd; /* signalfd(2) */
-        int           end_fd;     /* eventfd(2), readable when the start has ended */
-        int           number;     /* the first signal, 0 before */
+        struct thread        thread;
+        int                  signals_fd; /* signalfd(2) */
+        int                  end_fd;     /* eventfd(2), readable when the start has ended */
+        atomic_int           number;     /* the first signal, 0 before */
+        struct start_actions actions;
+        uint64_t             deadline_ns; /* of a start that was ended; CLOCK_NEVER before */
 } start_watch = { .signals_fd = -1, .end_fd = -1 };
 
 static void take_signal(int number) {
-        if (start_watch.number != 0) {
+        if (atomic_load(&start_watch.number) != 0) {
                 end_at_once(number);
                 return;
         }
         first_ns = clock_now_ns();
-        start_watch.number = number;
-        log_info("signal %d during the start: the server stops when it has started; a second "
-                 "signal ends it at once",
+        start_watch.deadline_ns = first_ns + start_watch.actions.exit_ns;
+        atomic_store(&start_watch.number, number);
+        log_info("signal %d during the start: no further model is loaded, and the server ends; "
+                 "a second signal ends it at once",
                  number);
+        start_watch.actions.on_stop(start_watch.actions.owner);
+}
+
+/* Models may be in the middle of their initialization, which only the end of the process ends. */
+static void end_late_start(void) {
+        log_flush();
+        log_last_words("Exit timeout expired. Exiting immediately.\n");
+        _exit(1);
+}
+
+/* For poll(2), rounded up. */
+static int ms_until(uint64_t due_ns) {
+        uint64_t now_ns = clock_now_ns();
+
+        if (due_ns == CLOCK_NEVER)
+                return -1;
+        return due_ns > now_ns ? (int)MIN((due_ns - now_ns) / NS_PER_MS + 1, (uint64_t)INT_MAX) : 0;
 }
 
 static void watch_main(void *arg) {
@@ -83,7 +106,9 @@ static void watch_main(void *arg) {
         for (;;) {
                 struct signalfd_siginfo taken;
 
-                if (poll(fds, 2, -1) < 0)
+                if (clock_now_ns() >= start_watch.deadline_ns)
+                        end_late_start();
+                if (poll(fds, 2, ms_until(start_watch.deadline_ns)) < 0)
                         continue;
                 if (fds[1].revents != 0)
                         return;
@@ -100,10 +125,12 @@ static void close_watch(void) {
         start_watch.signals_fd = start_watch.end_fd = -1;
 }
 
-struct error *signals_watch_start(void) {
+struct error *signals_watch_start(const struct start_actions *actions) {
         sigset_t      set;
         struct error *err = NULL;
 
+        start_watch.actions = *actions;
+        start_watch.deadline_ns = CLOCK_NEVER;
         stop_signals(&set);
         start_watch.signals_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
         start_watch.end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -123,6 +150,10 @@ void signals_end_start(void) {
                 return; /* never: the counter is 0 */
         thread_join(&start_watch.thread);
         close_watch();
+}
+
+int signals_first(void) {
+        return atomic_load(&start_watch.number);
 }
 
 /* ---- the wait -------------------------------------------------------------------------------- */
@@ -165,7 +196,7 @@ int signals_wait(const struct signal_actions *actions) {
         int              number;
 
         all_signals(&set);
-        number = start_watch.number;
+        number = signals_first();
         if (number == 0) {
                 number = act(&set, actions);
                 first_ns = clock_now_ns();

@@ -142,7 +142,9 @@ struct error *repo_add_path(struct repo *r, const char *path, const struct repo_
                             size_t n_names) NODISCARD;
 struct error *repo_remove_path(struct repo *r, const char *path) NODISCARD;
 
-/* Prevents new changes and waits for the running ones until that time. Returns how many still
+/* Prevents new changes, and ends downloads and warm-ups of the running ones. */
+void repo_end_changes(struct repo *r);
+/* The same, and waits for the running ones until that time. Returns how many still
  * run. */
 size_t repo_stop_changes(struct repo *r, uint64_t until_ns);
 /* Stops the schedulers of all models: they take no new requests. */

@@ -737,16 +737,17 @@ void repo_log_not_loaded(struct repo *r) {
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void set_stopping(struct repo *r) {
-        MUTEX_GUARD(&r->table.lock);
+void repo_end_changes(struct repo *r) {
+        mutex_lock(&r->table.lock);
         r->is_stopping = true;
         atomic_store(&r->ends_warmups, true);
         cond_broadcast(&r->table.changed);
+        mutex_unlock(&r->table.lock);
+        store_hub_stop(r->stores);
 }
 
 size_t repo_stop_changes(struct repo *r, uint64_t until_ns) {
-        set_stopping(r);
-        store_hub_stop(r->stores);
+        repo_end_changes(r);
         MUTEX_GUARD(&r->table.lock);
         while (r->n_changing > 0 && cond_wait_until(&r->table.changed, &r->table.lock, until_ns))
                 ;

@@ -214,6 +214,33 @@ static struct error *load_models(struct server *s, const struct server_options *
         return err;
 }
 
+/* Between the two calls another thread may call server_end_start(). */
+static struct error *load_unless_ended(struct server *s, const struct server_options *o) {
+        struct error *err;
+
+        if (o->on_start != NULL)
+                o->on_start(s, o->on_start_userp);
+        err = load_models(s, o);
+        if (o->on_start != NULL)
+                o->on_start(NULL, o->on_start_userp);
+        if (!atomic_load(&s->is_start_ended))
+                return err;
+        error_free(err);
+        return error_new_text(ERR_UNAVAILABLE, "Server exiting");
+}
+
+void server_end_start(struct server *s) {
+        if (atomic_load(&s->state) != SERVER_INITIALIZING)
+                return;
+        atomic_store(&s->is_start_ended, true);
+        repo_end_changes(s->repo);
+}
+
+/* Whether an error of the start is one of server_new(). Without a repository there is no server. */
+static bool start_has_failed(const struct server *s, const struct server_options *o) {
+        return o->exit_on_error || s->repo == NULL || atomic_load(&s->is_start_ended);
+}
+
 static enum server_state state_after_start(struct server *s) {
         if (repo_is_readable(s->repo))
                 return SERVER_READY;
@@ -244,13 +271,15 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
         atomic_init(&s->exit_timeout_s, (uint32_t)o->exit_timeout_s);
         err = create_parts(s, o);
         if (err == NULL) {
-                err = load_models(s, o);
+                err = load_unless_ended(s, o);
                 server_report_start(s, o);
         }
-        if (err != NULL && (o->exit_on_error || s->repo == NULL)) {
+        if (err != NULL && start_has_failed(s, o)) {
                 if (s->repo != NULL) {
                         error_free(server_stop(s));
-                        repo_log_not_loaded(s->repo); /* beside the error, which names none */
+                        if (!atomic_load(&s->is_start_ended))
+                                repo_log_not_loaded(
+                                        s->repo); /* beside the error, which names none */
                 }
                 server_free(s);
                 return err;

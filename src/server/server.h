@@ -11,7 +11,7 @@
  * Ownership.  Owns the repository, the backends, metrics, timers; freed in the reverse order of their
  * creation.
  * Threads.  Any. server_new(), server_stop() and server_free(): one thread at a time, and
- * server_free() with no other call running.
+ * server_free() with no other call running. server_end_start(): any thread, while server_new() runs.
  */
 #pragma once
 
@@ -55,6 +55,7 @@ struct server {
         enum model_control_mode  control_mode;
         _Atomic uint32_t         exit_timeout_s;
         _Atomic bool             is_draining;
+        _Atomic bool             is_start_ended; /* by server_end_start() */
         struct event_source      ready; /* signalled when server, model or version changes state */
         struct gpus             *gpus;  /* owned; NULL: there are none */
         struct metric_registry  *metrics;       /* owned */
@@ -80,6 +81,9 @@ struct server {
 /* Blocks until the models are loaded. With exit_on_error, a failed model is an error: INTERNAL "failed
  * to load all models". Without it, a server that can read no repository is FAILED. */
 struct error *server_new(const struct server_options *options, struct server **ret) NODISCARD;
+/* Ends the loads of server_new(), which then fails with UNAVAILABLE "Server exiting". To be called between the two
+ * calls of the options' on_start(), from any thread; does not wait. Later it has no effect. */
+void server_end_start(struct server *s);
 /* Refuses new requests and sequences, waits for those in flight up to the exit timeout, and unloads all
  * models. Live sequences continue until they end or the exit timeout is nearly over. INTERNAL "Exit
  * timeout expired. Exiting immediately." when the timeout expires. */

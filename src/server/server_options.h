@@ -36,6 +36,9 @@ enum rate_limit_mode {
 
 #define RATE_LIMIT_EACH_DEVICE (-1) /* the value of sched/rate_pool.h */
 
+struct server;
+typedef void (*server_start_fn)(struct server *s, void *userp);
+
 struct rate_limit_resource {
         char  *name; /* owned */
         size_t count;
@@ -58,6 +61,10 @@ struct server_options {
         enum model_control_mode control_mode;
         bool                    strict_model_config; /* true: configurations are not completed */
         bool                    load_reasons; /* answers to load requests contain the reason */
+
+        /* NULL, or called before models are loaded, and with NULL after it; see server_end_start() */
+        server_start_fn on_start;
+        void           *on_start_userp;
 
         /* memory and devices */
         uint64_t             memory_bytes; /* of requests; 0: byte_budget_default() */

@@ -57,6 +57,7 @@ OPTIONAL = {
     "NESO_ServerReadiness": {"model_name"},
     "NESO_ServerLoadPermittedModel": {"parameters", "userp"},
     "NESO_ServerOptionsSetMemoryBudget": {"used_bytes"},
+    "NESO_ServerOptionsSetStartFunction": {"start", "userp"},
     "NESO_ServerUnloadPermittedModels": {"userp"},
     "NESO_ResponseFactoryWhenRoom": {"userp"},
     "NESO_ThreadAfterResponses": {"userp"},

@@ -18,6 +18,7 @@ import requests
 from conftest import BUILD, FIFO, Server, is_sanitized, patience, require_build, write_repository
 from gate import Gate, gated
 from models import wait_until
+from python_programs import OPTIONS
 from scrape import metric, wait_for_pending
 from wire import Wire, exchange, request
 
@@ -195,9 +196,9 @@ def test_start_that_fails_late(tmp_path, option):
     assert ended.returncode == 1
     [line] = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
     assert option.split("=")[1] in line
-
     if "address" in option:
         assert "(set by --http-address and --http-port)" in line
+
 
 @pytest.mark.parametrize("service, option, address", [
     ("HTTP", "http-port", "http"), ("GRPC", "grpc-port", "grpc"), ("Metrics", "metrics-port", "http"),
@@ -1021,18 +1022,55 @@ def test_second_signal(tmp_path):
     assert running.log.count("Second signal received. Exiting immediately.") == 1
 
 
-def test_signal_while_models_load(tmp_path):
-    """It is kept until the start is over, and then obeyed."""
+@pytest.mark.parametrize("exits_on_error", ["true", "false"])
+def test_signal_while_models_load(tmp_path, exits_on_error):
+    """The load that runs goes on to its end; no other one begins, and no port opens."""
     write_repository(tmp_path, {"slow": {
-        "config.pbtxt": TESTING + parameter("load_gate_fifo", "gate"), "gate": FIFO}})
-    running = Server(tmp_path, waits_for=())
+        "config.pbtxt": TESTING + parameter("load_gate_fifo", "gate"), "gate": FIFO}, "tardy": IDENTITY})
+    running = Server(tmp_path, ("--model-load-thread-count=1", f"--exit-on-error={exits_on_error}",
+                                f"--port-file={tmp_path / 'ports'}"), waits_for=())
     running.wait_for_line("loading: slow:1")
     running.process.send_signal(signal.SIGTERM)
+    running.wait_for_line("signal 15 during the start")
     with open(tmp_path / "slow" / "gate", "wb", buffering=0) as gate:
         gate.write(b"g")
         assert running.process.wait(20) == 0
     running.stop()
+    assert "Signal (15) received." in running.log
     assert "successfully loaded 'slow'" in messages(running.text())
+    assert "successfully unloaded 'slow' version 1" in messages(running.text())
+    assert "loading: tardy:1" not in messages(running.text())
+    assert "Started" not in running.text() and "error: " not in running.text()
+    assert not (tmp_path / "ports").exists()
+
+
+SLEEPER = """
+import os, pathlib, time
+class TritonPythonModel:
+    def initialize(self, args):
+        pathlib.Path(args["model_repository"], "pid").write_text(str(os.getpid()))
+        time.sleep(60)
+    def execute(self, requests):
+        return []
+"""
+
+
+def test_signal_while_a_model_hangs(tmp_path):
+    """Its initialization cannot be ended, so the process ends when the time for a stop has passed."""
+    require_build(("python",))
+    write_repository(tmp_path, {"hangs": {"config.pbtxt": 'backend: "python"\n' + tensors(),
+                                          "1/model.py": SLEEPER}})
+    running = Server(tmp_path, ("--exit-timeout-secs=1", "--disable-auto-complete-config", *OPTIONS), waits_for=())
+    pid = tmp_path / "hangs" / "pid"
+    wait_until(lambda: pid.exists() and pid.read_text())
+    running.process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    assert running.process.wait(patience(10)) == 1
+    assert time.monotonic() - begun > 0.9
+    running.stop()
+    assert running.log.count("Exit timeout expired. Exiting immediately.") == 1
+    stub = pathlib.Path("/proc", pid.read_text())
+    wait_until(lambda: not stub.exists() or ") Z " in (stub / "stat").read_text())
 
 
 def test_port_file_of_a_server_that_was_killed(tmp_path):

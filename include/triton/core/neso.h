@@ -559,6 +559,25 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetLoadReason
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetMemoryBudget(
         struct TRITONSERVER_ServerOptions *options, uint64_t byte_size, size_t *used_bytes);
 
+/* Lets another thread end a start that takes too long, see NESO_ServerEndStart(). TRITONSERVER_ServerNew()
+ * calls `start` twice, on its own thread and with no lock held: with the server before it loads models, and
+ * with NULL when this has ended, also in vain. The server must not be used for anything else meanwhile, and
+ * not after the second call before TRITONSERVER_ServerNew() has returned it. NULL: no calls.
+ *
+ * INVALID_ARG when `options` is NULL. */
+typedef void (*NESO_ServerStartFn_t)(struct TRITONSERVER_Server *server, void *userp);
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetStartFunction(
+        struct TRITONSERVER_ServerOptions *options, NESO_ServerStartFn_t start, void *userp);
+
+/* Ends the start of a server, between the two calls of NESO_ServerStartFn_t: no further model is loaded, and
+ * downloads and warm-ups end. Does not wait. TRITONSERVER_ServerNew() returns UNAVAILABLE "Server exiting" when
+ * the models that are being initialized have ended that, which no function can end, and were unloaded. No
+ * effect on a server that has started.
+ *
+ * INVALID_ARG when `server` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerEndStart(
+        struct TRITONSERVER_Server *server);
+
 /* Returns the lines of the file that the configuration of a loaded model was read from, as JSON to be
  * deleted with TRITONSERVER_MessageDelete():
  *

@@ -30,6 +30,7 @@ static void set_all(struct TRITONSERVER_ServerOptions *options, const struct pla
         OK(NESO_ServerOptionsSetByName, options, "scheduler", "default");
         OK(NESO_ServerOptionsSetByName, options, "scheduler-directory", places->plugins);
         OK(NESO_ServerOptionsSetMemoryBudget, options, 0, NULL);
+        OK(NESO_ServerOptionsSetStartFunction, options, NULL, NULL);
         SET(SetBufferManagerThreadCount, 0);
         SET(SetModelLoadThreadCount, 2);
         SET(SetModelLoadRetryCount, 0);

@@ -110,6 +110,7 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         OK(NESO_ServerReadiness, server, NULL, -1, &is_ready, &asks_backends);
         EXPECT(!is_ready);
         OK(NESO_ServerSetDraining, server, false);
+        OK(NESO_ServerEndStart, server); /* has started: loads below succeed */
         OK(TRITONSERVER_ServerIsReady, server, &is_ready);
         EXPECT(is_ready);
         OK(TRITONSERVER_ServerLoadModel, server, "cached");

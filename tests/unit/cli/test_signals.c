@@ -120,20 +120,60 @@ static void echo(void) {
         _exit(0);
 }
 
-/* One that comes during the start is there for the wait. */
-static void one_during_start(void) {
+static int stop_pipe[2];
+
+static void on_stop(void *owner) {
+        if (owner != &stop_pipe || write(stop_pipe[1], "s", 1) != 1)
+                _exit(4);
+}
+
+static const struct start_actions start = { .on_stop = on_stop,
+                                            .owner = &stop_pipe,
+                                            .exit_ns = UINT64_C(60000000000) };
+
+static void watch(const struct start_actions *a) {
         signals_block();
-        if (signals_watch_start() != NULL)
+        if (pipe(stop_pipe) != 0 || signals_watch_start(a) != NULL)
                 _exit(3);
+}
+
+/* One that comes during the start is told at once, and is there for the wait. */
+static void one_during_start(void) {
+        char c;
+
+        watch(&start);
+        if (signals_first() != 0)
+                _exit(5);
         kill(getpid(), SIGTERM);
+        if (read(stop_pipe[0], &c, 1) != 1 || signals_first() != SIGTERM)
+                _exit(6);
         signals_end_start();
         _exit(signals_wait(&actions) == SIGTERM ? 0 : 2);
 }
 
+/* The start does not end, whatever it was told. */
+static void late_start(void) {
+        struct start_actions short_start = start;
+
+        short_start.exit_ns = 1000000;
+        watch(&short_start);
+        kill(getpid(), SIGTERM);
+        for (;;)
+                pause();
+}
+
+/* Without a signal the start may take as long as it likes. */
+static void long_start(void) {
+        struct start_actions short_start = start;
+
+        short_start.exit_ns = 0;
+        watch(&short_start);
+        signals_end_start();
+        _exit(signals_first() == 0 ? 0 : 2);
+}
+
 static void two_during_start(void) {
-        signals_block();
-        if (signals_watch_start() != NULL)
-                _exit(3);
+        watch(&start);
         for (;;) /* until it can be no echo any more */
                 kill(getpid(), SIGINT);
 }
@@ -197,6 +237,21 @@ static void test_start(void **state) {
         assert_non_null(strstr(text, "Second signal received. Exiting immediately.\n"));
 }
 
+static void test_late_start(void **state) {
+        char text[1024];
+        int  status = run_child(late_start, text, sizeof(text));
+
+        (void)state;
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 1);
+        assert_non_null(strstr(text, "signal 15 during the start"));
+        assert_non_null(strstr(text, "Exit timeout expired. Exiting immediately.\n"));
+        status = run_child(long_start, text, sizeof(text));
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_string_equal(text, "");
+}
+
 static void test_hangup(void **state) {
         char text[256];
         int  status = run_child(hangups, text, sizeof(text));
@@ -230,7 +285,7 @@ SUITE(signals) {
                 cmocka_unit_test(test_first_signal), cmocka_unit_test(test_second_signal),
                 cmocka_unit_test(test_echo),         cmocka_unit_test(test_start),
                 cmocka_unit_test(test_hangup),       cmocka_unit_test(test_broken_pipe),
-                cmocka_unit_test(test_ticks),
+                cmocka_unit_test(test_ticks),        cmocka_unit_test(test_late_start),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,6 +103,63 @@ static void test_host_policies_that_cannot_be_had(void **state) {
         }
 }
 
+struct start {
+        unsigned n_calls;
+        bool     was_live, ends;
+};
+
+static void on_start(struct server *s, void *userp) {
+        struct start *start = userp;
+
+        start->n_calls += s != NULL ? 1 : 10;
+        if (s == NULL)
+                return;
+        start->was_live = server_is_live(s);
+        if (start->ends)
+                server_end_start(s);
+}
+
+/* Whatever exit_on_error is: nothing is loaded, and there is no server. */
+static void test_an_end_of_the_start(void **state) {
+        (void)state;
+        for (int i = 0; i < 2; i++) {
+                struct server_place p;
+                struct start        start = { .ends = true };
+
+                server_place_begin(&p);
+                server_place_add(&p, "m", SERVER_PLACE_CONFIG, 1);
+                p.options->exit_on_error = i == 0;
+                p.options->on_start = on_start;
+                p.options->on_start_userp = &start;
+                assert_error(server_new(p.options, &p.server), ERR_UNAVAILABLE, "Server exiting");
+                assert_null(p.server);
+                assert_int_equal(start.n_calls, 11);
+                assert_false(start.was_live);
+                assert_int_equal(fake_host_count(FAKE_MODEL_INITIALIZE), 0);
+                server_place_end(&p);
+        }
+}
+
+/* It changes nothing that has started. */
+static void test_a_late_end_of_the_start(void **state) {
+        struct server_place p;
+        struct start        start = { .ends = false };
+
+        (void)state;
+        server_place_begin(&p);
+        server_place_add(&p, "m", SERVER_PLACE_CONFIG, 1);
+        server_place_add(&p, "later", SERVER_PLACE_CONFIG, 1);
+        p.options->control_mode = MODEL_CONTROL_EXPLICIT;
+        option_texts_add(&p.options->load_model, "m");
+        p.options->on_start = on_start;
+        p.options->on_start_userp = &start;
+        server_place_start(&p);
+        assert_int_equal(start.n_calls, 11);
+        server_end_start(p.server);
+        assert_ok(server_load_model(p.server, "later", NULL), "load");
+        server_place_end(&p);
+}
+
 static void test_a_failed_model_ends_the_start(void **state) {
         struct server_place p;
 
@@ -260,6 +317,8 @@ SUITE(server) {
                 cmocka_unit_test(test_changes_are_told),
                 cmocka_unit_test(test_host_policies_that_cannot_be_had),
                 cmocka_unit_test(test_a_failed_model_ends_the_start),
+                cmocka_unit_test(test_an_end_of_the_start),
+                cmocka_unit_test(test_a_late_end_of_the_start),
                 cmocka_unit_test(test_a_failed_model_among_others),
                 cmocka_unit_test(test_readiness_asks_the_instances),
                 cmocka_unit_test(test_missing_repository),
