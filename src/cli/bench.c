@@ -51,26 +51,26 @@ static struct error *write_file(const char *path, const struct strbuf *text) {
 }
 
 /* The server names the steps, and must not choose the folder of the file. */
-static struct error *check_step(const struct load_step *s) {
-        if (strchr(s->model, '/') == NULL &&
-            (s->version == NULL || strchr(s->version, '/') == NULL))
+static struct error *check_step(const struct load_step *s, const char *version) {
+        if (strchr(s->model, '/') == NULL && strchr(version, '/') == NULL)
                 return NULL;
         return error_new(ERR_INVALID_ARG,
                          "the server has a step '%s' of version '%s': a name with '/' cannot be a "
                          "part of the name of a file",
-                         s->model, s->version != NULL ? s->version : "1");
+                         s->model, version);
 }
 
 /* "<folder>/<model>_v<version>.<file>" */
 static struct error *write_step(const struct bench *b, size_t step) {
-        const struct load_step *s = &load_run_model(b->run)->steps[step];
-        const char             *path = b->plan.v->csv_path, *slash = strrchr(path, '/');
-        const char             *name = slash != NULL ? slash + 1 : path;
-        AUTO_CHARS  whole = mem_printf("%.*s%s_v%s.%s", (int)(name - path), path, s->model,
-                                      s->version != NULL ? s->version : "1", name);
-        AUTO_STRBUF text = { 0 };
+        const struct load_model *m = load_run_model(b->run);
+        const char              *version = load_model_step_file_version(m, step);
+        const char              *path = b->plan.v->csv_path, *slash = strrchr(path, '/');
+        const char              *name = slash != NULL ? slash + 1 : path;
+        AUTO_CHARS               whole = mem_printf("%.*s%s_v%s.%s", (int)(name - path), path,
+                                                    m->steps[step].model, version, name);
+        AUTO_STRBUF              text = { 0 };
 
-        TRY(check_step(s));
+        TRY(check_step(&m->steps[step], version));
         report_csv_put_step(load_run_results(b->run), step, &b->plan, &text);
         return write_file(whole, &text);
 }

@@ -55,14 +55,13 @@ static void on_closed(struct channel *ch) {
         http_response_done(&ch->response);
 }
 
-/* The text of {"error": "..."} or {"error": {"message": "..."}}, or the body as it is. */
-static struct str reason_of(struct str body) {
-        struct str quoted = json_find(body, "error");
+/* The text of {"error": "..."} or {"error": {"message": "..."}}, without escapes, or the body as it is. */
+static struct str reason_of(struct str body, struct arena *arena) {
+        struct str text = json_find_text(body, "error", arena);
 
-        if (quoted.len > 0 && quoted.ptr[0] == '{')
-                quoted = json_find(quoted, "message");
-        return quoted.len >= 2 && quoted.ptr[0] == '"' ? str_range(quoted.ptr + 1, quoted.len - 2)
-                                                       : body;
+        if (text.len == 0)
+                text = json_find_text(body, "error.message", arena);
+        return text.len > 0 ? text : body;
 }
 
 /* ---- server-sent events ------------------------------------------------------------------------ */
@@ -130,7 +129,7 @@ static void take_events(struct channel *ch, struct call *c, struct str body) {
         }
 }
 
-static void end_events(struct channel *ch, struct call *c, struct answer *a) {
+static void end_events(struct channel *ch, struct call *c, struct answer *a, struct arena *arena) {
         if (!c->message->is_events || a->kind != ANSWER_OK)
                 return;
         take_events(ch, c, a->text);
@@ -138,21 +137,22 @@ static void end_events(struct channel *ch, struct call *c, struct answer *a) {
         if (ch->failed_at == SIZE_MAX)
                 return;
         a->kind = ANSWER_REFUSED;
-        a->text = reason_of(event_json(ch, event_at(a->text, ch->failed_at)));
+        a->text = reason_of(event_json(ch, event_at(a->text, ch->failed_at)), arena);
 }
 
 static void finish_call(struct channel *ch) {
         struct http_response *r = &ch->response;
         struct call          *c = take_call(ch);
         bool                  closes = r->is_last || conn_is_writing(ch->conn);
+        AUTO_ARENA            arena = arena_of(0); /* the answer's text may be in it */
         struct answer         a = { .kind = r->status == 200 ? ANSWER_OK : ANSWER_REFUSED,
                                     .code = r->status,
                                     .text = r->body,
                                     .header_length = r->header_length };
 
         if (a.kind == ANSWER_REFUSED && json_find(a.text, "error").ptr != NULL)
-                a.text = reason_of(a.text);
-        end_events(ch, c, &a);
+                a.text = reason_of(a.text, &arena);
+        end_events(ch, c, &a, &arena);
         /* An answer before the end of the request: the server does not read the rest. */
         if (closes) {
                 ch->state = CHANNEL_IDLE;

@@ -247,6 +247,18 @@ bool load_model_repeats_step(const struct load_model *m, size_t step) {
         return false;
 }
 
+const char *load_model_step_file_version(const struct load_model *m, size_t step) {
+        const struct load_step *s = &m->steps[step];
+
+        if (s->version != NULL)
+                return s->version;
+        for (size_t i = 0; i < m->n_steps; i++)
+                if (strcmp(m->steps[i].model, s->model) == 0 && m->steps[i].version != NULL &&
+                    strcmp(m->steps[i].version, "1") == 0)
+                        return "newest";
+        return "1";
+}
+
 char *load_model_step_name(const struct load_model *m, size_t step) {
         const struct load_step *s = &m->steps[step];
         bool                    is_ambiguous = false;

@@ -54,6 +54,9 @@ void load_model_init_bare(const char *name, struct load_model *ret);
 void load_model_done(struct load_model *m);
 /* True when an earlier step has the same model and version: its statistics are the same. */
 bool load_model_repeats_step(const struct load_model *m, size_t step);
+/* The version in the name of the step's file: "1" stands for the newest, as for Triton's tool, unless another step has
+ * that one. */
+const char *load_model_step_file_version(const struct load_model *m, size_t step);
 /* "model", or "model:version" when other steps have another version of it. Owned by the caller. */
 char                     *load_model_step_name(const struct load_model *m, size_t step);
 const struct load_tensor *load_model_input(const struct load_model *m, struct str name);

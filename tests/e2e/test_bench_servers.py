@@ -126,6 +126,31 @@ def test_names_of_steps_are_no_paths(place, tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["out.csv"]
 
 
+def test_files_of_steps_with_one_model(place, tmp_path, monkeypatch):
+    """The newest version may be another one than that which a step names."""
+    place.infer = lambda handler, _: handler.answer(ANSWER)
+    for steps, files in (([("a", 1), ("a", -1), ("b", -1)], ["a_v1", "a_vnewest", "b_v1"]),
+                         ([("a", 2), ("a", -1)], ["a_v1", "a_v2"])):
+        monkeypatch.setitem(CONFIG, "ensemble_scheduling", {"step": [
+            {"model_name": name, "model_version": version} for name, version in steps]})
+        folder = tmp_path / str(len(steps))
+        folder.mkdir()
+        code, _, err = bench_raw(*place.at, "--request-count", 4, "-f", folder / "out.csv")
+        assert code == DONE, err
+        assert sorted(file.name for file in folder.iterdir()) == [*(f"{name}.out.csv" for name in files), "out.csv"]
+
+
+@pytest.mark.parametrize("error", ["no \"x\" in caf\u00e9", {"message": "no \"x\" in caf\u00e9"}], ids=["text", "object"])
+def test_text_of_a_refusal(place, error):
+    """As it was meant, not as JSON writes it."""
+    place.infer = lambda handler, _: handler.answer({"error": error}, 400)
+    _, out, _ = bench_raw(*place.at, "--request-count", 4, "--json")
+    [found] = json.loads(out)["loads"][0]["errors"]
+    assert found["text"] == "no \"x\" in caf\u00e9"
+    _, out, _ = bench_raw(*place.at, "--request-count", 4)
+    assert 'no "x" in caf\u00e9' in out
+
+
 def test_steps_with_one_model(place, monkeypatch):
     """Each version of it has figures of its own; a step that is there twice has the same."""
     steps = [("a", 1), ("a", -1), ("a", 2), ("b", 3), ("a", 1), ("b", 3)]
