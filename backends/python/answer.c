@@ -152,6 +152,20 @@ static void warn_of_output(struct instance *instance, const char *name) {
                 instance->name, name);
 }
 
+/* Once for a model. The output is sent as it is, as by the reference server: clients see its type. */
+static void check_type(struct model *model, const struct kit_tensor *known, uint32_t type) {
+        if (type == known->type || known->type == TRITONSERVER_TYPE_INVALID ||
+            atomic_load_explicit(&model->has_warned_of_type, memory_order_relaxed) ||
+            atomic_exchange(&model->has_warned_of_type, true))
+                return;
+        kit_log(TRITONSERVER_LOG_WARN, __FILE__, __LINE__,
+                "model '%s' answers with the output '%s' of data type %s, while its configuration "
+                "has %s; it is sent as it is",
+                model->kit.name, known->name,
+                TRITONSERVER_DataTypeString((TRITONSERVER_DataType)type),
+                TRITONSERVER_DataTypeString(known->type));
+}
+
 static TRITONSERVER_Error *add_named(const struct answer_source *source,
                                      const struct answer_wanted *wanted,
                                      const struct shm_tensor    *tensor,
@@ -160,10 +174,12 @@ static TRITONSERVER_Error *add_named(const struct answer_source *source,
         char               *name;
 
         if (tensor->name_index < wanted->n_outputs) {
-                const char *known = wanted->outputs[tensor->name_index].name;
+                const struct kit_tensor *known = &wanted->outputs[tensor->name_index];
 
-                return is_wanted(wanted, known) ? add_output(source, tensor, known, response)
-                                                : NULL;
+                if (!is_wanted(wanted, known->name))
+                        return NULL;
+                check_type(source->instance->model, known, tensor->type);
+                return add_output(source, tensor, known->name, response);
         }
         name = answer_copy_text(source, tensor->name);
         if (name == NULL)

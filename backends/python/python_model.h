@@ -76,6 +76,7 @@ struct model {
         uint64_t             execute_timeout_ns; /* 0: none */
         atomic_bool          makes_calls;        /* to other models; then executions are not
                                                   * pipelined */
+        atomic_bool          has_warned_of_type; /* of an output, other than the configuration's */
         TRITONSERVER_Metric *restarts;           /* owned; NULL without metrics */
 
         bool             is_listed;

@@ -268,6 +268,26 @@ class TritonPythonModel:
         "does not have; it is dropped") == 1
 
 
+def test_an_output_of_another_type(start):
+    """It is sent as it is, which clients see, as in the reference; a warning for the model names the first one."""
+    server = start({"other": model("""
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("RESULT", np.array([1], np.float64))])
+                for _ in requests]
+""")})
+    for _ in range(3):
+        [output] = infer(server, "other", code_input(""))[1]["outputs"]
+        assert (output["datatype"], output["data"]) == ("FP64", [1.0])
+    assert server.stop() == 0
+    assert server.text().count(
+        "model 'other' answers with the output 'RESULT' of data type FP64, while its configuration has BYTES; it is "
+        "sent as it is") == 1
+
+
 @pytest.mark.parametrize("send", [
     "returned = [response]",
     "request.get_response_sender().send(response, 1)\nreturned = [None]",
