@@ -140,6 +140,7 @@ struct error *trace_settings_init(struct trace_settings *s, const struct trace_c
         atomic_init(&s->is_on, is_traced(s, s->source));
         mutex_init(&s->lock, LOCK_LEAF);
         map_init(&s->models);
+        s->max_models = TRACE_SETTINGS_MANY;
         return check_global(s, &config->values);
 }
 
@@ -230,6 +231,49 @@ struct error *trace_settings_change(struct trace_settings *s, const char *model,
                           : change_global_locked(s, change));
         update_is_on_locked(s);
         return NULL;
+}
+
+/* ---- models that are gone -------------------------------------------------------------------- */
+
+bool trace_settings_are_many(struct trace_settings *s) {
+        MUTEX_GUARD(&s->lock);
+
+        return map_size(&s->models) >= s->max_models;
+}
+
+/* Copies the names; the caller owns *ret and its texts. */
+static size_t list_models(struct trace_settings *s, char ***ret) {
+        size_t n = 0;
+
+        MUTEX_GUARD(&s->lock);
+        *ret = mem_zalloc((map_size(&s->models) + 1) * sizeof(char *));
+        MAP_FOR_EACH(&s->models, e)
+                (*ret)[n++] = mem_strndup(e->key, e->key_len);
+        return n;
+}
+
+static void forget_model(struct trace_settings *s, const char *model) {
+        struct model_settings *m;
+
+        MUTEX_GUARD(&s->lock);
+        m = map_remove(&s->models, str_of(model));
+        if (m != NULL)
+                free_model(m);
+}
+
+void trace_settings_forget(struct trace_settings *s, trace_model_fn is_there, void *owner) {
+        char **models;
+        size_t n = list_models(s, &models);
+
+        for (size_t i = 0; i < n; i++) {
+                if (!is_there(owner, models[i]))
+                        forget_model(s, models[i]);
+                free(models[i]);
+        }
+        free(models);
+        MUTEX_GUARD(&s->lock);
+        s->max_models = MAX((size_t)TRACE_SETTINGS_MANY, 2 * map_size(&s->models));
+        update_is_on_locked(s);
 }
 
 /* ---- sampling -------------------------------------------------------------------------------- */

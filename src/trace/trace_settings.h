@@ -94,8 +94,9 @@ struct trace_settings {
         struct mutex         lock;
         struct trace_values  global; /* valid where `global_is_set` */
         bool                 global_is_set[N_TRACE_SETTINGS];
-        struct trace_source *source; /* ref: for all models without a source of their own */
-        struct map           models; /* struct model_settings, owned */
+        struct trace_source *source;     /* ref: for all models without a source of their own */
+        struct map           models;     /* struct model_settings, owned */
+        size_t               max_models; /* see trace_settings_are_many() */
 };
 
 /* INVALID_ARG "Attempting to set invalid trace setting :<reason>" for invalid values.
@@ -109,6 +110,16 @@ void trace_settings_done(struct trace_settings *s);
  * error. */
 struct error *trace_settings_change(struct trace_settings *s, const char *model,
                                     const struct trace_change *change) NODISCARD;
+
+/* The settings of a model stay when it is unloaded, so that they hold again after the next load. Clients that may load
+ * models under any name could add settings without end: when so many models have some that it is time, those of
+ * models that are gone are to be forgotten. */
+#define TRACE_SETTINGS_MANY 1024
+bool trace_settings_are_many(struct trace_settings *s);
+/* Drops the settings of the models for which `is_there` returns false; called without a lock. They are many again when
+ * there are twice as many as now, so a forgetting costs little for each change. */
+typedef bool (*trace_model_fn)(void *owner, const char *model);
+void trace_settings_forget(struct trace_settings *s, trace_model_fn is_there, void *owner);
 
 enum trace_choice {
         TRACE_BY_RATE,

@@ -8,7 +8,7 @@
 #include "trace/otlp_export.h"
 #include "trace/trace_file.h"
 #include "trace/trace_writer.h"
-#include "triton/core/tritonserver.h"
+#include "triton/core/neso.h"
 
 /* Limits of the queue in front of a file. They bound the memory while the disk is slower than the
  * requests. */
@@ -19,6 +19,7 @@
 #define STOP_NS (5 * NS_PER_S)
 
 struct tracer {
+        struct TRITONSERVER_Server       *core; /* borrowed */
         struct trace_settings             settings;
         struct trace_writer              *writer; /* owned; NULL when nothing can be traced */
         struct TRITONSERVER_MetricFamily *family;
@@ -92,7 +93,7 @@ struct error *tracer_new(const struct trace_config *config, struct TRITONSERVER_
                          struct tracer **ret) {
         struct tracer *t = mem_zalloc(sizeof(*t));
 
-        (void)core; /* not used: the metric only needs the core to exist */
+        t->core = core;
         TRY_OR(trace_settings_init(&t->settings, config), tracer_free(t));
         TRY_OR(start_writer(t), tracer_free(t));
         *ret = t;
@@ -187,8 +188,19 @@ struct error *tracer_check_model(struct TRITONSERVER_Server *core, const char *m
         return error_new(ERR_INVALID_ARG, "Request for unknown model : %s", model);
 }
 
+/* A server that exits counts as one with all models. */
+static bool is_loaded(void *owner, const char *model) {
+        struct tracer *t = owner;
+        bool           is_ready = true, asks_backends;
+
+        core_error_drop(NESO_ServerReadiness(t->core, model, -1, &is_ready, &asks_backends));
+        return is_ready;
+}
+
 struct error *tracer_change(struct tracer *t, const char *model,
                             const struct trace_change *change) {
+        if (model != NULL && trace_settings_are_many(&t->settings))
+                trace_settings_forget(&t->settings, is_loaded, t);
         TRY(trace_settings_change(&t->settings, model, change));
         if (t->writer != NULL)
                 trace_writer_wake(t->writer); /* the replaced source may be complete now */

@@ -6,6 +6,7 @@
 #include "trace/trace_settings.h"
 #include "triton/core/tritonserver.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { STAMPS = TRITONSERVER_TRACE_LEVEL_TIMESTAMPS };
@@ -296,6 +297,47 @@ static void test_numbers(void **state) {
         }
 }
 
+struct place {
+        unsigned n_asked;
+        bool     has_all;
+};
+
+/* One model of ten is still there, or all are. */
+static bool is_there(void *owner, const char *model) {
+        struct place *p = owner;
+
+        p->n_asked++;
+        return p->has_all || model[strlen(model) - 1] == '0';
+}
+
+/* Settings of models that are gone do not add up without end; those of the others stay, however many. */
+static void test_many_models(void **state) {
+        const unsigned n_models = 4 * TRACE_SETTINGS_MANY;
+
+        (void)state;
+        for (int has_all = 0; has_all < 2; has_all++) {
+                struct trace_change   c = { .values = { .level = STAMPS, .rate = 1 } };
+                struct place          p = { .has_all = has_all == 1 };
+                struct trace_settings s;
+
+                begin(&s, 0, 1000, -1);
+                c.actions[TRACE_SETTING_LEVEL] = c.actions[TRACE_SETTING_RATE] = TRACE_SET;
+                for (unsigned i = 0; i < n_models; i++) {
+                        char name[32];
+
+                        snprintf(name, sizeof(name), "m%u", i);
+                        if (trace_settings_are_many(&s))
+                                trace_settings_forget(&s, is_there, &p);
+                        change(&s, name, &c);
+                        assert_true(p.has_all || map_size(&s.models) <= TRACE_SETTINGS_MANY);
+                }
+                assert_true(p.n_asked <= 2 * n_models); /* not all of them at each change */
+                assert_true(samples(&s, "m0", TRACE_BY_RATE));
+                assert_int_equal(samples(&s, "m1", TRACE_BY_RATE), p.has_all);
+                trace_settings_done(&s);
+        }
+}
+
 static void test_levels(void **state) {
         uint32_t   level = 0;
         AUTO_ERROR err = NULL;
@@ -321,7 +363,7 @@ SUITE(trace_settings) {
                 cmocka_unit_test(test_count),       cmocka_unit_test(test_what_is_replaced),
                 cmocka_unit_test(test_refusals),    cmocka_unit_test(test_exact_under_concurrency),
                 cmocka_unit_test(test_names),       cmocka_unit_test(test_numbers),
-                cmocka_unit_test(test_levels),
+                cmocka_unit_test(test_levels),      cmocka_unit_test(test_many_models),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
