@@ -9,8 +9,9 @@
 #include "net/conn_private.h"
 #include "net/uv_types.h"
 
+#include <linux/net_tstamp.h>
 #include <linux/sockios.h>
-#include <sched.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -413,14 +414,42 @@ void client_say(int fd, const char *text) {
         client_send(fd, text, strlen(text));
 }
 
-void client_say_through(int fd, const char *text) {
-        int unacknowledged;
+/* The system puts a report into the error queue of the socket for each acknowledgement of what is sent from now on. */
+static void report_acknowledgements(int fd, bool on) {
+        int flags = on ? SOF_TIMESTAMPING_TX_ACK | SOF_TIMESTAMPING_SOFTWARE |
+                                    SOF_TIMESTAMPING_OPT_TSONLY
+                       : 0;
 
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof(flags)), 0);
+}
+
+static void drop_reports(int fd) {
+        char          control[512];
+        struct msghdr report = { .msg_control = control };
+
+        do
+                report.msg_controllen = sizeof(control);
+        while (recvmsg(fd, &report, MSG_ERRQUEUE | MSG_DONTWAIT) >= 0);
+}
+
+static bool is_acknowledged(int fd) {
+        int n_bytes;
+
+        assert_int_equal(ioctl(fd, SIOCOUTQ, &n_bytes), 0);
+        return n_bytes == 0;
+}
+
+void client_say_through(int fd, const char *text) {
+        struct pollfd reported = { .fd = fd }; /* POLLERR needs no asking */
+
+        report_acknowledgements(fd, true);
         client_say(fd, text);
-        do {
-                sched_yield();
-                assert_int_equal(ioctl(fd, SIOCOUTQ, &unacknowledged), 0);
-        } while (unacknowledged > 0);
+        while (!is_acknowledged(fd)) {
+                assert_true(poll(&reported, 1, -1) == 1);
+                drop_reports(fd);
+        }
+        report_acknowledgements(fd, false);
+        drop_reports(fd);
 }
 
 void client_expect(int fd, const char *text) {
