@@ -3,6 +3,7 @@
 
 #include "backend/host_policy.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "config/batch_members.h"
 #include "gpu/gpu.h"
@@ -316,18 +317,6 @@ static bool fits(const struct model_update *u, const struct loaded_instance *in,
                 strcmp(own->name, group->name) == 0);
 }
 
-/* Returns a running instance that fits the seat and is not yet used in the change; NULL if
- * none. */
-static struct loaded_instance *find_fitting(const struct model_update *u, const struct seat *seat) {
-        const struct loaded_model *l = u->model;
-
-        for (size_t i = 0; i < l->n_instances; i++)
-                if (!is_in(u->instances, u->n_instances, l->instances[i]) &&
-                    fits(u, l->instances[i], seat))
-                        return l->instances[i];
-        return NULL;
-}
-
 static void append_instance(struct model_update *u, struct loaded_instance *in) {
         u->instances =
                 mem_realloc(u->instances, (u->n_instances + 1) * sizeof(struct loaded_instance *));
@@ -336,35 +325,37 @@ static void append_instance(struct model_update *u, struct loaded_instance *in) 
 
 /* Lowers the counts of the seats by the instances that stay. */
 static void keep_fitting(struct model_update *u, struct seat *seats, size_t n) {
-        for (size_t i = 0; i < n; i++) {
-                struct loaded_instance *in;
+        const struct loaded_model *l = u->model;
+        bool                      *is_kept = mem_zalloc(l->n_instances + 1);
 
-                while (seats[i].count > 0 && (in = find_fitting(u, &seats[i])) != NULL) {
-                        append_instance(u, in);
-                        seats[i].count--;
-                }
-        }
+        for (size_t i = 0; i < n; i++)
+                for (size_t k = 0; k < l->n_instances && seats[i].count > 0; k++)
+                        if (!is_kept[k] && fits(u, l->instances[k], &seats[i])) {
+                                append_instance(u, l->instances[k]);
+                                is_kept[k] = true;
+                                seats[i].count--;
+                        }
         u->n_kept = u->n_instances;
+        free(is_kept);
 }
 
-static bool name_is_used(const struct model_update *u, const struct start_list *list,
-                         const char *name) {
+static void add_name(struct map *names, const char *name) {
+        map_set(names, str_of(name), names); /* a set: any value but NULL */
+}
+
+/* The names of the instances that stay. */
+static void list_names(const struct model_update *u, struct map *ret) {
+        map_init(ret);
         for (size_t i = 0; i < u->n_instances; i++)
-                if (strcmp(u->instances[i]->backend->name, name) == 0)
-                        return true;
-        for (size_t i = 0; i < list->n_starts; i++)
-                if (strcmp(list->starts[i].name, name) == 0)
-                        return true;
-        return false;
+                add_name(ret, u->instances[i]->backend->name);
 }
 
-/* Returns the first n such that no other instance is called "<group>_<n>". */
-static uint32_t free_index(const struct model_update *u, const struct start_list *list,
-                           const char *group) {
-        for (uint32_t index = 0;; index++) {
+/* Returns the first n from `index` on such that no other instance is called "<group>_<n>". */
+static uint32_t free_index(const struct map *names, const char *group, uint32_t index) {
+        for (;; index++) {
                 AUTO_CHARS name = mem_printf("%s_%u", group, index);
 
-                if (!name_is_used(u, list, name))
+                if (map_find(names, str_of(name)) == NULL)
                         return index;
         }
 }
@@ -380,20 +371,35 @@ static struct error *add_to_scheduler(struct model_update *u, struct start_list 
         return NULL;
 }
 
-static struct error *make_missing(struct model_update *u, const struct seat *missing, size_t n) {
+/* Instances of a group are numbered over all of its devices. */
+static void add_missing_starts(const struct model_update *u, const struct seat *missing, size_t n,
+                               struct start_list *list) {
         const Inference__ModelConfig *pb = u->config->shown->pb;
-        struct start_list             list = { 0 };
-        struct error                 *err;
+        struct map                    names;
+        uint32_t                      index = 0;
 
+        list_names(u, &names);
         for (size_t i = 0; i < n; i++) {
                 const Inference__ModelInstanceGroup *group = pb->instance_group[missing[i].group];
 
+                if (i > 0 && missing[i].group != missing[i - 1].group)
+                        index = 0;
                 if (missing[i].count > 0)
                         warn_of_unknown_policy(u->model, group);
-                for (int k = 0; k < missing[i].count; k++)
-                        add_start(&list, &missing[i], u->config, group->name,
-                                  free_index(u, &list, group->name));
+                for (int k = 0; k < missing[i].count; k++) {
+                        index = free_index(&names, group->name, index);
+                        add_start(list, &missing[i], u->config, group->name, index);
+                        add_name(&names, list->starts[list->n_starts - 1].name);
+                }
         }
+        map_done(&names);
+}
+
+static struct error *make_missing(struct model_update *u, const struct seat *missing, size_t n) {
+        struct start_list list = { 0 };
+        struct error     *err;
+
+        add_missing_starts(u, missing, n, &list);
         err = instances_start(u->model, list.starts, list.n_starts);
         if (err == NULL)
                 err = add_to_scheduler(u, &list);

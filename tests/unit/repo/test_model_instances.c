@@ -191,6 +191,35 @@ static void test_changes(void **state) {
         }
 }
 
+static void change(struct repo_place *p, struct model *model, const char *config) {
+        struct model_update *u = NULL;
+
+        assert_ok(prepare(p, model, config, &u), config);
+        model_update_commit(u);
+}
+
+/* Numbers go on after those that are used, over all of them. */
+static void test_many(void **state) {
+        struct repo_place p;
+        struct model     *model;
+
+        (void)state;
+        repo_place_begin(&p);
+        model = load(&p, GROUP("a", 2));
+        change(&p, model, GROUP("b", 3) GROUP("a", 497));
+        AUTO_CHARS many = names_of(model);
+
+        assert_int_equal(strncmp(many, "a_0 a_1 b_0 a_2 a_3 ", 20), 0);
+        assert_string_equal(many + strlen(many) - 12, "a_497 a_498 ");
+        change(&p, model, GROUP("a", 100));
+        change(&p, model, GROUP("a", 400));
+        AUTO_CHARS again = names_of(model);
+
+        assert_string_equal(again + strlen(again) - 12, "a_397 a_398 ");
+        unload(&p, model);
+        repo_place_end(&p);
+}
+
 /* Those that were made before it are ended; those that serve are not touched. */
 static void test_one_that_fails(void **state) {
         struct model_update *u = NULL;
@@ -309,6 +338,7 @@ SUITE(model_instances) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_changes),
                 cmocka_unit_test(test_one_that_fails),
+                cmocka_unit_test(test_many),
                 cmocka_unit_test(test_a_visited_instance_is_not_ended),
         };
 
