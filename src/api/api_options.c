@@ -75,9 +75,6 @@ struct TRITONSERVER_Error *NESO_ServerOptionsSetMemoryBudget(
         return NULL;
 }
 
-/* A cast through this type converts between function types without a warning. */
-typedef void (*any_fn)(void);
-
 struct TRITONSERVER_Error *NESO_ServerOptionsSetStartFunction(
         struct TRITONSERVER_ServerOptions *options, NESO_ServerStartFn_t start, void *userp) {
         API_NEEDS(options);

@@ -15,8 +15,6 @@ DEFINE_API_TYPE(TRITONSERVER_InferenceRequest, request)
 _Static_assert((int)REQUEST_RELEASE_RESCHEDULE == (int)TRITONSERVER_REQUEST_RELEASE_RESCHEDULE,
                "release flags differ");
 
-typedef void (*any_fn)(void);
-
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestNew(
         struct TRITONSERVER_InferenceRequest **inference_request,
         struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version) {

@@ -13,8 +13,6 @@ _Static_assert((int)TRACE_REQUEST_END == (int)TRITONSERVER_TRACE_REQUEST_END, "a
 _Static_assert((int)TRACE_CUSTOM_ACTIVITY == (int)TRITONSERVER_TRACE_CUSTOM_ACTIVITY,
                "activities differ");
 
-typedef void (*any_fn)(void);
-
 static struct TRITONSERVER_Error *out_of_memory(void) {
         return error_to_api(error_new(ERR_UNAVAILABLE, "out of memory for a trace"));
 }

@@ -36,6 +36,9 @@ DEFINE_API_TYPE(TRITONSERVER_Parameter, parameter)
 DEFINE_API_TYPE(TRITONSERVER_BufferAttributes, buffer_attributes)
 DEFINE_API_TYPE(TRITONSERVER_ResponseAllocator, response_allocator)
 
+/* A cast through this type converts between function types without a warning. */
+typedef void (*any_fn)(void);
+
 /* INVALID_ARG "<function>: argument '<name>' must not be NULL". */
 struct error *api_null_argument(const char *function, const char *name) COLD;
 

@@ -111,15 +111,23 @@ struct error *error_prefix(struct error *err, const char *format, ...) {
         return prefixed;
 }
 
-struct error *error_suggest(struct error *err, const char *prefix, const char *nearest) {
+struct error *error_append(struct error *err, const char *format, ...) {
         struct error *longer;
+        va_list       args;
 
-        if (nearest == NULL)
-                return err;
-        longer = error_new(err->code, "%s; did you mean '%s%s'?", err->message, prefix, nearest);
+        if (err == NULL)
+                return NULL;
+        va_start(args, format);
+        longer = new_joined(err->code, "", "", format, args);
+        va_end(args);
+        longer = error_prefix(longer, "%s", err->message);
         move_field(err, longer);
         error_free(err);
         return longer;
+}
+
+struct error *error_suggest(struct error *err, const char *prefix, const char *nearest) {
+        return nearest != NULL ? error_append(err, "; did you mean '%s%s'?", prefix, nearest) : err;
 }
 
 struct error *error_recode(struct error *err, enum error_code code) {

@@ -58,6 +58,9 @@ struct error *error_wrap(struct error *err, const char *format, ...) PRINTF_LIKE
 /* Puts the formatted text directly before the old message, without a separator; takes `err`. */
 struct error *error_prefix(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
 
+/* Puts the formatted text directly behind the old message; takes `err`, which may be NULL. */
+struct error *error_append(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
+
 /* Adds "; did you mean '<prefix><nearest>'?" to the message, or nothing when `nearest` is NULL; takes `err`. */
 struct error *error_suggest(struct error *err, const char *prefix, const char *nearest) COLD;
 

@@ -84,14 +84,9 @@ static struct error *print_parameters(struct ctl *c, struct strbuf *out) {
 /* Adds what the server must be started with to a refusal of the control mode: its text, which is that of
  * the reference server, speaks of polling in the mode none, too. Takes `err`. */
 static struct error *explain_mode(struct error *err) {
-        struct error *longer;
-
         if (err == NULL || strstr(err->message, "load / unload is not allowed") == NULL)
                 return err;
-        longer = error_new(err->code, "%s: the server needs --model-control-mode=explicit",
-                           err->message);
-        error_free(err);
-        return longer;
+        return error_append(err, ": the server needs --model-control-mode=explicit");
 }
 
 /* Loads or unloads; `what` is the past participle that is printed. */

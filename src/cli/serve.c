@@ -79,9 +79,8 @@ struct serve {
         struct trace_config         trace_config;
         struct tracer              *tracer;
         struct drain                drain;
-        struct mutex                start_lock; /* rank LOCK_SERVER; guards the next two */
+        struct mutex                start_lock; /* rank LOCK_SERVER; guards `starting` */
         struct TRITONSERVER_Server *starting;   /* borrowed; while it loads models at the start */
-        bool                        is_start_ended;
         struct supervisor           supervisor;
         bool                        has_port_file;
         int port_fd; /* the file, open and locked; owned when has_port_file */
@@ -124,8 +123,9 @@ static struct error *start_error(struct error *err, const char *what) {
         return named;
 }
 
+/* The server and the signal may come in either order. */
 static void end_start_locked(struct serve *s) {
-        if (s->starting != NULL && s->is_start_ended)
+        if (s->starting != NULL && signals_first() != 0)
                 core_error_drop(NESO_ServerEndStart(s->starting));
 }
 
@@ -134,7 +134,6 @@ static void on_start_ended(void *owner) {
         struct serve *s = owner;
 
         MUTEX_GUARD(&s->start_lock);
-        s->is_start_ended = true;
         end_start_locked(s);
 }
 

@@ -367,18 +367,7 @@ static int open_socket(const struct addrinfo *ai, bool reuse_port) {
         return -1;
 }
 
-/* The address is that of an option, so the reader finds which one. */
-static struct error *name_options(struct error *err, const char *set_by) {
-        struct error *named;
-
-        if (set_by == NULL)
-                return err;
-        named = error_new(err->code, "%s (set by %s)", err->message, set_by);
-        error_free(err);
-        return named;
-}
-
-static struct error *try_address(const struct listener_options *o, int *ret_fd) {
+static struct error *bind_address(const struct listener_options *o, int *ret_fd) {
         const struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV,
                                         .ai_socktype = SOCK_STREAM };
         const char           *address = o->address != NULL ? o->address : "0.0.0.0";
@@ -405,12 +394,6 @@ static struct error *try_address(const struct listener_options *o, int *ret_fd) 
         return NULL;
 }
 
-static struct error *bind_address(const struct listener_options *o, int *ret_fd) {
-        struct error *err = try_address(o, ret_fd);
-
-        return err != NULL ? name_options(err, o->set_by) : NULL;
-}
-
 static int socket_option(int fd, int name) {
         int       value = -1;
         socklen_t len = sizeof(value);
@@ -432,8 +415,11 @@ static struct error *take_inherited(int fd) {
 }
 
 static struct error *open_or_take(const struct listener_options *o, int *ret_fd) {
-        if (o->inherited_fd == 0)
-                return bind_address(o, ret_fd);
+        if (o->inherited_fd == 0) {
+                struct error *err = bind_address(o, ret_fd);
+
+                return o->set_by != NULL ? error_append(err, " (set by %s)", o->set_by) : err;
+        }
         TRY(take_inherited(o->inherited_fd));
         *ret_fd = o->inherited_fd;
         return NULL;

@@ -180,19 +180,14 @@ static struct error *suggest_name(const char *directory, const char *wanted, str
         const char     *nearest;
         struct dir_list list;
         AUTO_ERROR      unread = dir_list_read(directory, &list);
-        struct error   *longer;
 
         if (unread != NULL)
                 return err;
         nearest = str_suggest(str_of(wanted), (const char *const *)list.names, list.n_names);
-        if (nearest == NULL || strcmp(nearest, wanted) == 0) {
-                dir_list_done(&list);
-                return err;
-        }
-        longer = error_new(err->code, "%s Did you mean '%s'?", err->message, nearest);
+        if (nearest != NULL && strcmp(nearest, wanted) != 0)
+                err = error_append(err, " Did you mean '%s'?", nearest);
         dir_list_done(&list);
-        error_free(err);
-        return longer;
+        return err;
 }
 
 static struct error *check_backend(struct model_check *c) {

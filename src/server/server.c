@@ -241,6 +241,14 @@ static bool start_has_failed(const struct server *s, const struct server_options
         return o->exit_on_error || s->repo == NULL || atomic_load(&s->is_start_ended);
 }
 
+/* After a start that has failed the log names the models that were not loaded, since the error does not. A start that
+ * was ended is no failure. */
+static void stop_failed_start(struct server *s) {
+        error_free(server_stop(s));
+        if (!atomic_load(&s->is_start_ended))
+                repo_log_not_loaded(s->repo);
+}
+
 static enum server_state state_after_start(struct server *s) {
         if (repo_is_readable(s->repo))
                 return SERVER_READY;
@@ -275,12 +283,8 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
                 server_report_start(s, o);
         }
         if (err != NULL && start_has_failed(s, o)) {
-                if (s->repo != NULL) {
-                        error_free(server_stop(s));
-                        if (!atomic_load(&s->is_start_ended))
-                                repo_log_not_loaded(
-                                        s->repo); /* beside the error, which names none */
-                }
+                if (s->repo != NULL)
+                        stop_failed_start(s);
                 server_free(s);
                 return err;
         }

@@ -7,13 +7,14 @@ import subprocess
 import pytest
 
 from conftest import BUILD, ROOT, patience, write_repository
+from pages import read
 
-PAGE = (ROOT / "docs" / "model_configuration.md").read_text()
+PAGE = read("model_configuration.md")
 BLOCKS = re.findall(r"^```pbtxt\n(.*?)^```$", PAGE, re.M | re.S)
 IO = """input {{ name: "{}" data_type: {} dims: [ {} ] }}
 output {{ name: "{}" data_type: {} dims: [ {} ] }}
 """
-FIRST = 'backend: "python"\n' + IO.format("X", "TYPE_FP32", 4, "Y", "TYPE_FP32", 4)
+FIRST = BLOCKS[0]
 STEPS = {"tokenize": 'backend: "python"\nmax_batch_size: 8\n' + IO.format(
              "text", "TYPE_STRING", 1, "ids", "TYPE_INT64", 128),
          "classify": 'backend: "python"\nmax_batch_size: 8\n' + IO.format(

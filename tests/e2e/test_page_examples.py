@@ -16,8 +16,9 @@ import threading
 import pytest
 import requests
 
-from conftest import BUILD, ROOT, Server, patience, require_build, write_repository
+from conftest import BUILD, Server, patience, require_build, write_repository
 from models import wait_until
+from pages import blocks, read, steps
 from python_programs import OPTIONS as PYTHON
 
 SECONDS = patience(30)
@@ -27,11 +28,6 @@ COLUMN = 35  # where the program begins beside its configuration, in docs/python
 @pytest.fixture(autouse=True)
 def is_built():
     require_build(("identity", "python", "onnxruntime"))
-
-
-def blocks(page):
-    """What the page has between fences."""
-    return re.findall(r"^```\w*\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.S | re.M)
 
 
 def block(page, begin):
@@ -47,13 +43,6 @@ def shell(script, code=0, **variables):
                            env={**os.environ, "PATH": path, **variables})
     assert ended.returncode == code, ended.stderr
     return ended.stdout
-
-
-def steps(text):
-    """Yields the commands that follow a $, each with the lines that the page shows for it."""
-    for part in re.split(r"^\$ ", text, flags=re.M)[1:]:
-        command, _, shown = part.partition("\n")
-        yield command, shown
 
 
 @contextlib.contextmanager
@@ -230,7 +219,7 @@ def test_rotation(tmp_path):
 
 def test_check_of_a_command_line(tmp_path):
     """The command of docs/migrate.md and the command line that it prints."""
-    page = (ROOT / "docs" / "migrate.md").read_text()
+    page = read("migrate.md")
     command = re.search(r"^    (neso check --migrate .*?)\n\n", page, re.S | re.M)[1].replace(" models ", f" {tmp_path} ")
     shown = re.search(r"^(neso serve \\\n.*?\n)\n", page, re.S | re.M)[1]
     assert shown in shell(command, code=1)

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from conftest import BUILD, ROOT, Server, patience, require_build, write_repository
+from pages import blocks, read, steps
 
 SECONDS = patience(60)
 MARK = "end of the command"
@@ -19,25 +20,6 @@ MARK = "end of the command"
 @pytest.fixture(autouse=True)
 def is_built():
     require_build(("identity", "onnxruntime", "repeat", "square"))
-
-
-def read(page):
-    return (ROOT / "docs" / page).read_text()
-
-
-def blocks(page):
-    return re.findall(r"^```\w*\n(.*?)^```$", read(page), re.S | re.M)
-
-
-def steps(text):
-    """Yields the commands that follow a $, each with what the page shows for it. A command goes on behind a \\ at
-    the end of a line, and within quotes."""
-    for part in re.split(r"^\$ ", text, flags=re.M)[1:]:
-        lines = part.splitlines()
-        n = 1
-        while lines[n - 1].endswith("\\") or "\n".join(lines[:n]).count("'") % 2:
-            n += 1
-        yield "\n".join(lines[:n]), "\n".join(lines[n:])
 
 
 def matches(shown, printed):

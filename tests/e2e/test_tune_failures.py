@@ -83,6 +83,14 @@ def tuned_place(handler):
         yield place
 
 
+def search(place, *options):
+    """A search that ends well; what it prints."""
+    ended = subprocess.run([BUILD / "neso", "tune", *place.at, "--max-instances=2", *options], capture_output=True,
+                           timeout=SECONDS, check=False)
+    assert ended.returncode == DONE, ended
+    return ended
+
+
 @pytest.mark.parametrize("last_good", [1, 4])
 def test_requests_that_fail_in_the_final_turns(last_good):
     """Also when they fail only while the configuration is compared with the present one."""
@@ -98,10 +106,7 @@ def test_requests_that_fail_in_the_final_turns(last_good):
             else:
                 handler.answer({"error": "broken"}, 503)
         place.infer = infer
-        ended = subprocess.run([BUILD / "neso", "tune", *place.at,
-                                "--latency-budget=500", "-p", "100", "--concurrency-range=2", "--max-instances=2",
-                                "--json"], capture_output=True, timeout=SECONDS, check=False)
-        assert ended.returncode == DONE, ended
+        ended = search(place, "--latency-budget=500", "-p", "100", "--concurrency-range=2", "--json")
         [tuned] = json.loads(ended.stdout)["models"]
         assert len(tuned["tried"]) > 1 and tuned["best"]["is_present"], ended
 
@@ -122,10 +127,7 @@ def test_requests_that_are_lost():
             time.sleep(0.1 if is_present else 0.005)
             handler.answer(ANSWER)
         place.infer = infer
-        ended = subprocess.run([BUILD / "neso", "tune", *place.at,
-                                "--latency-budget=5000", "-p", "400", "--concurrency-range=4", "--max-instances=2",
-                                "--json"], capture_output=True, timeout=SECONDS, check=False)
-        assert ended.returncode == DONE, ended
+        ended = search(place, "--latency-budget=5000", "-p", "400", "--concurrency-range=4", "--json")
         [tuned] = json.loads(ended.stdout)["models"]
         assert len(tuned["tried"]) > 1 and tuned["best"]["is_present"], ended
 
@@ -148,10 +150,7 @@ def test_control_characters_of_a_server():
     """They are not in the lines about the search."""
     with tuned_place(Refuses) as place:
         place.infer = lambda handler, _: handler.answer(ANSWER)
-        ended = subprocess.run([BUILD / "neso", "tune", *place.at,
-                                "--latency-budget=5000", "-p", "100", "--concurrency-range=2", "--max-instances=2"],
-                               capture_output=True, timeout=SECONDS, check=False)
-        assert ended.returncode == DONE, ended
+        ended = search(place, "--latency-budget=5000", "-p", "100", "--concurrency-range=2")
         assert b" answered 400: no ?[2J??more\n" in ended.stderr and b"\x1b" not in ended.stderr, ended.stderr
 
 

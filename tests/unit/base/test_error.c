@@ -58,6 +58,7 @@ static void test_wrap_and_prefix(void **state) {
 
         assert_null(error_wrap(NULL, "nothing"));
         assert_null(error_prefix(NULL, "nothing"));
+        assert_null(error_append(NULL, "nothing"));
         assert_null(error_recode(NULL, ERR_INTERNAL));
         assert_null(error_copy(NULL));
         error_free(NULL);

@@ -137,7 +137,7 @@ static void watch(const struct start_actions *a) {
                 _exit(3);
 }
 
-/* One that comes during the start is told at once, and is there for the wait. */
+/* A signal during the start calls on_stop() at once, and signals_wait() returns its number later. */
 static void one_during_start(void) {
         char c;
 
